@@ -1,0 +1,9 @@
+//! The words of the trade: money, entries, charges, mismatches, runs.
+//!
+//! Nothing here sees a file, a socket, the clock, a random source or SQL.
+
+pub mod charge;
+pub mod entry;
+pub mod mismatch;
+pub mod money;
+pub mod run;

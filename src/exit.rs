@@ -1,0 +1,61 @@
+//! The exit codes and the only mapping from errors to them. `docs/OPERATING.md` explains each.
+
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done; also with findings, nothing to do, deferred or contended.
+    Done,
+    /// A defect or something nobody foresaw.
+    Unexpected,
+    /// The call was wrong.
+    Usage,
+    /// The configuration was wrong.
+    Config,
+    /// The database cannot be used: unreachable, schema unknown, not primary, a pooler between.
+    Database,
+    /// Finished with failures.
+    Partial,
+    /// The provider's report was refused or is implausible; nothing was compared.
+    ReportRefused,
+    /// Findings, with `--exit-code` only.
+    Findings,
+    /// `reconcile` could not get its lock in time.
+    Busy,
+    /// The work is saved, its delivery failed.
+    DeliveryFailed,
+    /// A human has to decide.
+    NeedsHuman,
+    /// Stopped by SIGINT; work so far is committed.
+    Interrupted,
+    /// Stopped by SIGTERM; work so far is committed.
+    Terminated,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Unexpected => 1,
+            Self::Usage => 2,
+            Self::Config => 3,
+            Self::Database => 4,
+            Self::Partial => 5,
+            Self::ReportRefused => 6,
+            Self::Findings => 7,
+            Self::Busy => 8,
+            Self::DeliveryFailed => 9,
+            Self::NeedsHuman => 10,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
