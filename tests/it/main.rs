@@ -1,1 +1,3 @@
+//! The one integration binary: real PostgreSQL, the real executable, real files.
 
+mod tidy;
