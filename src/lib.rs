@@ -2,12 +2,8 @@
 //!
 //! `docs/ARCHITECTURE.md` is the map: which room does what, and which imports are forbidden.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
-pub mod exit;
-pub mod formats;
-pub mod local_postgres;
-pub mod matching;
-pub mod report;
-pub mod store;
+pub mod telemetry;

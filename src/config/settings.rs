@@ -4,21 +4,34 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::domain::charge::MatchKey;
 use crate::domain::entry::{DatedBy, EntryKind, Status};
 use crate::domain::money::{Currency, DecimalMark, MinorUnits};
 
+pub use super::value::DateOrder;
 use super::value::Secret;
 
 /// Everything that a run may need, already checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connection string of the database; `None` when none is configured.
+    /// Connection string of the database (`postgres://` or `postgresql://`); `None` when none is configured.
     pub database_url: Option<Secret>,
     /// `reconcile` and `inspect`.
     pub reconcile: ReconcileSettings,
     /// Who gets the mismatch mail.
     pub mail: MailSettings,
+}
+
+impl Settings {
+    /// Names the effective configuration: the same settings give the same 64 hex digits. Of a secret it counts
+    /// only whether it is there, so that the value can be written to `job_runs` and shown.
+    pub fn fingerprint(&self) -> String {
+        // Debug prints every field of every section in a fixed order and redacts secrets; a new setting is part
+        // of it without anybody having to remember.
+        Sha256::digest(format!("{self:?}")).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    }
 }
 
 /// Addresses of the mismatch mail.
@@ -31,7 +44,7 @@ pub struct MailSettings {
 }
 
 /// The section of `reconcile` and `inspect`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconcileSettings {
     /// How long a row of one side only is pending and not a break, from its time.
     pub grace: Duration,
@@ -59,6 +72,35 @@ pub struct ReconcileSettings {
     pub providers: Vec<ProviderSettings>,
     /// CSV formats that the operator has declared by titles.
     pub generic: Vec<GenericFormat>,
+}
+
+impl ReconcileSettings {
+    /// Where the local charges of this provider and account are. `None` when sources are configured and none is
+    /// for them: then nothing is read, since the charges of another provider would all be breaks.
+    pub fn local_for(&self, provider: &str, account: &str) -> Option<&LocalSource> {
+        self.local.iter().find(|source| source.serves(provider, account))
+    }
+
+    /// The entry of this provider for exactly this account (empty for all).
+    pub fn provider(&self, name: &str, account: &str) -> Option<&ProviderSettings> {
+        self.providers.iter().find(|entry| entry.name == name && entry.account == account)
+    }
+
+    /// How a report is read: the flags, then the provider's entry for this account, then its entry for all accounts.
+    pub fn reading_for(&self, provider: &str, account: &str, flags: &Reading) -> Reading {
+        let entry = |account: &str| self.provider(provider, account).map(|entry| &entry.reading);
+        let mut reading = flags.clone();
+        for fallback in [entry(account), entry("")].into_iter().flatten() {
+            reading = reading.or(fallback);
+        }
+        reading
+    }
+
+    /// How long after the charge its settled row may come: the account's own value, the provider's, or the general one.
+    pub fn settlement_lag_for(&self, provider: &str, account: &str) -> Duration {
+        let own = |account: &str| self.provider(provider, account).and_then(|entry| entry.settlement_lag);
+        own(account).or_else(|| own("")).unwrap_or(self.settlement_lag)
+    }
 }
 
 /// Reading options of one provider (and merchant account).
@@ -89,6 +131,24 @@ pub struct Reading {
     pub timezone: Option<chrono_tz::Tz>,
     /// Currency, for reports without a currency column.
     pub currency: Option<Currency>,
+    /// Order of day and month, for files whose dates read in both orders.
+    pub date_order: Option<DateOrder>,
+}
+
+impl Reading {
+    /// These options, and those of `fallback` where nothing is stated.
+    #[must_use]
+    pub fn or(self, fallback: &Self) -> Self {
+        Self {
+            reference_column: self.reference_column.or_else(|| fallback.reference_column.clone()),
+            decimal_mark: self.decimal_mark.or(fallback.decimal_mark),
+            delimiter: self.delimiter.or(fallback.delimiter),
+            encoding: self.encoding.or_else(|| fallback.encoding.clone()),
+            timezone: self.timezone.or(fallback.timezone),
+            currency: self.currency.or(fallback.currency),
+            date_order: self.date_order.or(fallback.date_order),
+        }
+    }
 }
 
 /// A CSV format declared by its titles in `jobs.toml`.
@@ -102,7 +162,7 @@ pub struct GenericFormat {
     pub minor_units: Option<MinorUnits>,
     /// Words of the type column.
     pub kinds: BTreeMap<String, EntryKind>,
-    /// Words of the status column, lower case.
+    /// Words of the status column, lower case, beside those that the format knows by itself.
     pub statuses: BTreeMap<String, GenericStatus>,
     /// What rows are dated by.
     pub dated_by: DatedBy,
@@ -136,6 +196,39 @@ pub enum GenericStatus {
     Refunded,
 }
 
+impl GenericStatus {
+    /// The status words that are understood without configuration, lower case.
+    pub const WORDS: &[(&str, Self)] = &[
+        ("authorised", Self::Is(Status::Authorized)),
+        ("authorized", Self::Is(Status::Authorized)),
+        ("canceled", Self::Is(Status::Canceled)),
+        ("cancelled", Self::Is(Status::Canceled)),
+        ("captured", Self::Is(Status::Succeeded)),
+        ("complete", Self::Is(Status::Succeeded)),
+        ("completed", Self::Is(Status::Succeeded)),
+        ("declined", Self::Is(Status::Failed)),
+        ("expired", Self::Is(Status::Failed)),
+        ("failed", Self::Is(Status::Failed)),
+        // The word of a key whose work is not finished: nobody knows yet whether money moved.
+        ("in_progress", Self::Is(Status::Pending)),
+        ("open", Self::Is(Status::Pending)),
+        ("paid", Self::Is(Status::Succeeded)),
+        ("pending", Self::Is(Status::Pending)),
+        ("processing", Self::Is(Status::Pending)),
+        ("refunded", Self::Refunded),
+        ("refused", Self::Is(Status::Failed)),
+        ("settled", Self::Is(Status::Succeeded)),
+        ("succeeded", Self::Is(Status::Succeeded)),
+        ("void", Self::Is(Status::Canceled)),
+        ("voided", Self::Is(Status::Canceled)),
+    ];
+
+    /// [`Self::WORDS`] as the map that a local source holds.
+    pub fn words() -> BTreeMap<String, Self> {
+        Self::WORDS.iter().map(|(word, status)| ((*word).to_owned(), *status)).collect()
+    }
+}
+
 /// Where the local charges of a provider are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSource {
@@ -149,12 +242,33 @@ pub struct LocalSource {
     pub match_key: MatchKey,
     /// Whose minor units the amounts count.
     pub minor_units: MinorUnits,
-    /// Words of the status column, lower case.
+    /// Words of the status column, lower case: [`GenericStatus::WORDS`] and what the operator has added or changed.
     pub statuses: BTreeMap<String, GenericStatus>,
+}
+
+impl LocalSource {
+    /// What is compared when nothing is configured: the table `idem.charges`, all providers.
+    pub fn idem_charges() -> Self {
+        Self {
+            provider: None,
+            account: None,
+            from: LocalFrom::Table(LocalTable::idem_charges()),
+            match_key: MatchKey::default(),
+            minor_units: MinorUnits::default(),
+            statuses: GenericStatus::words(),
+        }
+    }
+
+    /// Whether the charges of this provider and account are here.
+    pub fn serves(&self, provider: &str, account: &str) -> bool {
+        self.provider.as_deref().is_none_or(|own| own == provider)
+            && self.account.as_deref().is_none_or(|own| own == account)
+    }
 }
 
 /// Table or query of the local charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one a provider, not one a row")]
 pub enum LocalFrom {
     /// A table with one row a charge.
     Table(LocalTable),
@@ -180,4 +294,25 @@ pub struct LocalTable {
     pub created_at: String,
     pub provider_column: Option<String>,
     pub account_column: Option<String>,
+}
+
+impl LocalTable {
+    /// The table that the migrations create.
+    pub fn idem_charges() -> Self {
+        Self {
+            schema: "idem".to_owned(),
+            table: "charges".to_owned(),
+            charge_id: "charge_id".to_owned(),
+            idempotency_key: Some("idempotency_key".to_owned()),
+            merchant_reference: Some("merchant_reference".to_owned()),
+            provider_id: Some("provider_id".to_owned()),
+            amount_minor: "amount_minor".to_owned(),
+            refunded_minor: Some("refunded_minor".to_owned()),
+            currency: "currency".to_owned(),
+            status: "status".to_owned(),
+            created_at: "created_at".to_owned(),
+            provider_column: Some("provider".to_owned()),
+            account_column: Some("merchant_account".to_owned()),
+        }
+    }
 }

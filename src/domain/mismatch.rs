@@ -175,6 +175,42 @@ impl State {
     }
 }
 
+/// How a mismatch of one run stands against the runs before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Never seen before.
+    New,
+    /// Seen before, and as it was.
+    StillOpen,
+    /// Seen before, with other amounts, currencies or statuses.
+    Changed,
+    /// Seen before and as it was, but worse now.
+    Raised,
+    /// Had been closed, and is back.
+    Reopened,
+}
+
+impl Standing {
+    /// The name that files, database and people see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::StillOpen => "still_open",
+            Self::Changed => "changed",
+            Self::Raised => "raised",
+            Self::Reopened => "reopened",
+        }
+    }
+
+    /// Reads the name back.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::New, Self::StillOpen, Self::Changed, Self::Raised, Self::Reopened]
+            .into_iter()
+            .find(|standing| standing.as_str() == text)
+    }
+}
+
 /// One side's view of a payment at the moment of comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideView {
@@ -214,6 +250,12 @@ pub struct Evidence {
     pub text: String,
 }
 
+impl Standing {
+    fn without_history() -> Self {
+        Self::New
+    }
+}
+
 /// A break, or one of the counted remarks beside them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
@@ -227,6 +269,9 @@ pub struct Mismatch {
     pub severity: Severity,
     /// Where it stands in review.
     pub state: State,
+    /// Against earlier runs; new whenever none is known.
+    #[serde(default = "Standing::without_history")]
+    pub seen: Standing,
     /// The merchant reference (or other match key) of the group.
     pub reference: Option<String>,
     /// The idempotency key, where the local side has it.

@@ -207,8 +207,7 @@ pub fn parse_minor(text: &str, exponent: u8, style: NumberStyle) -> Result<i64, 
     let (negative, digits) = match text.as_bytes() {
         [] => return Err(AmountError::Empty),
         [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
+        [b'+', rest @ ..] | rest => (false, rest),
     };
     let (mark, group) = match style.mark {
         Some(DecimalMark::Comma) => (b',', b'.'),
@@ -285,7 +284,7 @@ mod tests {
                 assert_eq!(Currency::parse(&code.to_lowercase()).map(Currency::exponent), Some(exponent), "{code}");
             }
         }
-        assert_eq!(Currency::parse("XXX"), None, "an unknown currency is never assumed to have two decimals");
+        assert_eq!(Currency::parse("QQQ"), None, "an unknown currency is never assumed to have two decimals");
         assert_eq!(Currency::parse("US"), None);
     }
 

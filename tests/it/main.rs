@@ -1,3 +1,6 @@
 //! The one integration binary: real PostgreSQL, the real executable, real files.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod config;
 mod tidy;
