@@ -6,4 +6,6 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod matching;
+pub mod policy;
 pub mod telemetry;

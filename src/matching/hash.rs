@@ -1,0 +1,112 @@
+//! A row becomes a key and its facts: two keyed hashes that both streams compute alike.
+//!
+//! The seed is drawn once a run, so that nobody can craft rows that cancel each other.
+
+use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher13Wide};
+use std::hash::Hasher;
+
+use crate::domain::charge::{Charge, MatchKey};
+use crate::domain::entry::{Entry, EntryKind, Status};
+use crate::domain::money::Currency;
+
+/// Hashes keys and facts under the seed of a run. Copy it into each stream.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHasher {
+    key: [u8; 16],
+    facts: [u8; 16],
+}
+
+impl KeyHasher {
+    /// The same seed on both sides, another one each run.
+    pub fn new(seed: [u8; 16]) -> Self {
+        // The facts get a key of their own, so that no text hashes to related values in both roles.
+        Self { key: seed, facts: seed.map(|byte| byte ^ 0xa5) }
+    }
+
+    /// 128 bits of a match key: wide enough that two keys never meet.
+    pub fn key(&self, text: &str) -> u128 {
+        let mut hasher = SipHasher13Wide::new_with_key(&self.key);
+        hasher.write(text.as_bytes());
+        hasher.finish128().as_u128()
+    }
+
+    /// 64 bits of everything in which two rows that agree are equal.
+    pub(super) fn facts(&self, facts: &Facts<'_>) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.facts);
+        let mut head = [0_u8; 14];
+        head[0] = facts.kind as u8;
+        head[1] = facts.status as u8;
+        head[2..5].copy_from_slice(facts.currency.as_str().as_bytes());
+        // An amount in doubt equals nothing: a local charge always has one.
+        head[5] = u8::from(facts.amount_minor.is_some());
+        head[6..].copy_from_slice(&facts.amount_minor.unwrap_or(0).to_le_bytes());
+        hasher.write(&head);
+        if let Some(id) = facts.provider_id {
+            hasher.write(id.as_bytes());
+            hasher.write_u8(0xff);
+        }
+        hasher.finish()
+    }
+}
+
+/// The comparable facts of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Facts<'a> {
+    pub(super) kind: EntryKind,
+    pub(super) status: Status,
+    pub(super) currency: Currency,
+    pub(super) amount_minor: Option<i64>,
+    pub(super) provider_id: Option<&'a str>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts of a report row: what the customer paid.
+    pub(super) fn of_entry(entry: &'a Entry<'_>) -> Self {
+        let (amount_minor, currency) = entry.charge_side();
+        Self { kind: entry.kind, status: entry.status, currency, amount_minor, provider_id: payment_id(entry) }
+    }
+
+    /// Facts of a local charge: those of the report's charge that equals it.
+    pub(super) fn of_charge(charge: &'a Charge<'_>) -> Self {
+        Self {
+            kind: EntryKind::Charge,
+            status: charge.status,
+            currency: charge.currency,
+            amount_minor: Some(charge.amount_minor),
+            provider_id: present(charge.provider_id.as_deref()),
+        }
+    }
+}
+
+/// The provider's id of the payment that a report row belongs to.
+pub(super) fn payment_id<'a>(entry: &'a Entry<'_>) -> Option<&'a str> {
+    let (own, parent) = (entry.provider_id.as_deref(), entry.parent_id.as_deref());
+    match entry.kind {
+        EntryKind::Charge | EntryKind::Authorization | EntryKind::Void => present(own).or(present(parent)),
+        // The own id of these names the event, not the payment.
+        _ => present(parent),
+    }
+}
+
+/// The match key of a report row; `None` when it has none.
+pub fn entry_key<'a>(entry: &'a Entry<'_>, match_key: MatchKey) -> Option<&'a str> {
+    match match_key {
+        MatchKey::MerchantReference | MatchKey::IdempotencyKey => present(entry.reference.as_deref()),
+        MatchKey::ProviderId => payment_id(entry),
+    }
+}
+
+/// The match key of a local charge; `None` when it has none.
+pub fn charge_key<'a>(charge: &'a Charge<'_>, match_key: MatchKey) -> Option<&'a str> {
+    present(match match_key {
+        MatchKey::MerchantReference => charge.merchant_reference.as_deref(),
+        MatchKey::IdempotencyKey => charge.idempotency_key.as_deref(),
+        MatchKey::ProviderId => charge.provider_id.as_deref(),
+    })
+}
+
+/// An empty text is no key and no id.
+fn present(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
