@@ -8,4 +8,5 @@ pub mod config;
 pub mod domain;
 pub mod matching;
 pub mod policy;
+pub mod report;
 pub mod telemetry;
