@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod formats;
 pub mod matching;
 pub mod policy;
 pub mod report;

@@ -1,1 +1,156 @@
-//! Stub.
+//! Provider reports: recognised by their titles, read row by row into entries of our own words.
+//!
+//! This room alone knows foreign column titles and type words. It never compares, stores or prints; a fault of one
+//! row is a refused row, a fault of the file is a [`ReportError`]. To add a format: one file with a `Layout`, one
+//! variant of [`Format`], one sample under `reports/provider/`.
+
+mod adyen_settlement;
+mod error;
+mod generic;
+mod local;
+mod mask;
+mod paypal_activity;
+mod paypal_codes;
+mod paypal_settlement;
+mod paypal_words;
+mod recognise;
+mod records;
+mod report;
+mod row;
+mod scan;
+mod source;
+mod stripe_balance;
+mod stripe_history;
+mod stripe_payments;
+mod text;
+mod titles;
+mod when;
+
+use crate::config;
+use crate::domain::entry::{DatedBy, Entry, IgnoredLine, RefusedRow};
+
+pub use error::ReportError;
+pub use local::LocalFile;
+pub use report::Report;
+
+use titles::Layout;
+
+/// The report formats that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each variant is documented in docs/FORMATS.md under its name")]
+pub enum Format {
+    Generic,
+    StripePayments,
+    StripeBalance,
+    StripeHistory,
+    AdyenSettlement,
+    PaypalSettlement,
+    PaypalActivity,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 7] = [
+        Self::Generic,
+        Self::StripePayments,
+        Self::StripeBalance,
+        Self::StripeHistory,
+        Self::AdyenSettlement,
+        Self::PaypalSettlement,
+        Self::PaypalActivity,
+    ];
+
+    /// The name that people see and that runs record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::StripePayments => "stripe-payments",
+            Self::StripeBalance => "stripe-balance",
+            Self::StripeHistory => "stripe-history",
+            Self::AdyenSettlement => "adyen-settlement",
+            Self::PaypalSettlement => "paypal-settlement",
+            Self::PaypalActivity => "paypal-activity",
+        }
+    }
+
+    /// The provider whose report it is, as in `--provider`.
+    pub fn provider(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::StripePayments | Self::StripeBalance | Self::StripeHistory => "stripe",
+            Self::AdyenSettlement => "adyen",
+            Self::PaypalSettlement | Self::PaypalActivity => "paypal",
+        }
+    }
+
+    /// What its rows are dated by, unless the file says more ([`Report::dated_by`]).
+    pub fn dated_by(self) -> DatedBy {
+        self.layout().dated_by
+    }
+
+    fn layout(self) -> &'static Layout {
+        match self {
+            Self::Generic => &generic::LAYOUT,
+            Self::StripePayments => &stripe_payments::LAYOUT,
+            Self::StripeBalance => &stripe_balance::LAYOUT,
+            Self::StripeHistory => &stripe_history::LAYOUT,
+            Self::AdyenSettlement => &adyen_settlement::LAYOUT,
+            Self::PaypalSettlement => &paypal_settlement::LAYOUT,
+            Self::PaypalActivity => &paypal_activity::LAYOUT,
+        }
+    }
+}
+
+/// How reports are opened.
+#[derive(Clone, Copy)]
+pub struct OpenOptions<'a> {
+    /// Restricts recognition to this provider's formats. A name that is not ours reads the `generic` titles.
+    pub provider: Option<&'a str>,
+    /// What the operator states about the reports of a provider: the flags, over jobs.toml. Asked again for each
+    /// provider whose format the file may be in; with an empty name for what is stated whatever the provider.
+    pub reading_for: &'a dyn Fn(&str) -> config::Reading,
+    /// Formats that the operator has declared by their titles.
+    pub generic: &'a [config::settings::GenericFormat],
+}
+
+/// One record of a report, after reading.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "handed over once a row; a box would allocate once a row")]
+pub enum Item<'a> {
+    /// A row. One record may give several.
+    Entry {
+        /// Which of the report's files, from 0.
+        file: usize,
+        /// The row.
+        entry: Entry<'a>,
+    },
+    /// A record that is rightly not an entry, and which of the files it is in.
+    Ignored(usize, IgnoredLine),
+    /// A record that cannot be read.
+    Refused(RefusedRow),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_of_every_layout_stand_where_its_rows_look_for_them() {
+        for format in Format::ALL {
+            let layout = format.layout();
+            assert_eq!(layout.format, format);
+            for (at, column) in layout.columns.iter().enumerate() {
+                assert_eq!(column.at, at, "{}: {:?}", format.name(), column.titles);
+                for title in column.titles {
+                    assert_eq!(titles::normalise(title), *title, "{}: titles are declared normalised", format.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<_> = Format::ALL.into_iter().map(Format::name).collect();
+        assert_eq!(names.len(), Format::ALL.len());
+    }
+}

@@ -1,0 +1,122 @@
+//! One pass over one file that is a plain table: each record becomes entries, an ignored line or a refused row.
+
+use std::ops::ControlFlow;
+
+use super::error::ReportError;
+use super::records::{Record, Records};
+use super::report::Part;
+use super::row::{Emit, Fault, Row};
+use super::titles::Layout;
+
+/// Reads one file of a report.
+pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<(), ReportError> {
+    let plan = &part.plan;
+    let mut records = Records::new(&part.source.name, part.text(), plan.delimiter);
+    let mut seen = 0;
+    while let Some(record) = records.next()? {
+        seen += 1;
+        if seen < plan.head_records {
+            emit.ignored(record.line, "before the title line");
+        } else if seen > plan.head_records {
+            if !record.ended && record.len() < plan.named_width && !record.is_blank() {
+                return Err(cut(part, &record));
+            }
+            read_record(layout, part, record, emit);
+        }
+        if emit.stopped {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn cut(part: &Part, record: &Record<'_>) -> ReportError {
+    let reason = format!("its last record has {} of {} cells and no line end", record.len(), part.plan.titles.len());
+    ReportError::Cut { name: part.source.name.clone(), line: record.line, reason }
+}
+
+fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit<'_>) {
+    let plan = &part.plan;
+    let right_width = record.len() == plan.titles.len() || record.len() == plan.named_width;
+    if record.is_blank() {
+        emit.ignored(record.line, "blank row");
+    } else if let Some(why) = record.damage {
+        emit.refused(record.line, whole(&record, why));
+    } else if !right_width {
+        let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
+        emit.refused(record.line, whole(&record, &reason));
+    } else if let Some(at) = record.bad_text() {
+        emit.refused(record.line, bad_text(&record, at, &plan.titles));
+    } else if is_title_line(&record, &plan.titles) {
+        emit.ignored(record.line, "the title line again: joined files");
+    } else {
+        let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, &part.rules);
+        let read = same_in_twins(&row, &plan.places.twins).and_then(|()| (layout.read_row)(&row, emit));
+        if let Err(fault) = read {
+            emit.refused(record.line, fault);
+        }
+    }
+}
+
+/// A fault of the record as a whole.
+pub(super) fn whole(record: &Record<'_>, reason: &str) -> Fault {
+    let raw = record.raw().trim_ascii_end();
+    // A damaged record may be large, a message needs its beginning only.
+    let raw = String::from_utf8_lossy(&raw[..raw.len().min(2000)]).into_owned();
+    Fault { column: None, raw, reason: reason.to_owned() }
+}
+
+/// The fault of a cell that is not UTF-8; its bytes are shown escaped.
+pub(super) fn bad_text(record: &Record<'_>, at: usize, titles: &[String]) -> Fault {
+    let cell = record.cell(at);
+    Fault {
+        column: titles.get(at).cloned(),
+        raw: cell[..cell.len().min(2000)].escape_ascii().to_string(),
+        reason: "the text is not UTF-8: state --encoding (windows-1252 for older files)".to_owned(),
+    }
+}
+
+fn is_title_line(record: &Record<'_>, titles: &[String]) -> bool {
+    (0..record.len()).all(|at| record.cell(at).trim_ascii() == titles[at].as_bytes())
+}
+
+/// A needed title that stands twice is harmless only while both cells say the same.
+pub(super) fn same_in_twins(row: &Row<'_>, twins: &[(usize, usize)]) -> Result<(), Fault> {
+    let differing = twins.iter().find(|(a, b)| row.record.cell(*a).trim_ascii() != row.record.cell(*b).trim_ascii());
+    differing.map_or(Ok(()), |&(a, b)| {
+        Err(Fault {
+            column: Some(row.titles[a].clone()),
+            raw: format!(
+                "{} / {}",
+                String::from_utf8_lossy(row.record.cell(a)),
+                String::from_utf8_lossy(row.record.cell(b))
+            ),
+            reason: "the title stands twice and its cells differ".to_owned(),
+        })
+    })
+}
+
+/// Hands over the trimmed text of one column until `on` breaks; records that cannot be read are left to the scan.
+pub(super) fn cells(
+    part: &Part,
+    column: usize,
+    on: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<(), ReportError> {
+    let plan = &part.plan;
+    let Some(at) = plan.places.slots[column] else {
+        return Ok(());
+    };
+    let mut records = Records::new(&part.source.name, part.text(), plan.delimiter);
+    let mut seen = 0;
+    while let Some(record) = records.next()? {
+        seen += 1;
+        if seen <= plan.head_records || at >= record.len() {
+            continue;
+        }
+        let text = std::str::from_utf8(record.cell(at)).unwrap_or_default();
+        if on(text.trim()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
