@@ -10,4 +10,5 @@ pub mod formats;
 pub mod matching;
 pub mod policy;
 pub mod report;
+pub mod store;
 pub mod telemetry;
