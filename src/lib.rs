@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod formats;
+pub mod local_postgres;
 pub mod matching;
 pub mod policy;
 pub mod report;
