@@ -4,6 +4,8 @@
 //!
 //! The files are `local.csv`, `provider.csv` and `truth.csv` (kind, reference). The same seed gives the same bytes.
 
+#![expect(clippy::print_stdout, reason = "a tool for the bench, not the program")]
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

@@ -2,6 +2,14 @@
 
 use std::process::ExitCode;
 
+use crate::config::ConfigError;
+use crate::formats::ReportError;
+use crate::job::reconcile::ReconcileError;
+use crate::local_postgres::LocalPostgresError;
+use crate::operator::NoDatabase;
+use crate::store::StoreError;
+use crate::telemetry::TelemetryError;
+
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -57,5 +65,40 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
+    }
+}
+
+/// The code of an error, by what it is and not by what it says.
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    if let Some(error) = error.downcast_ref::<ReconcileError>() {
+        return of_reconcile(error);
+    }
+    if let Some(error) = error.downcast_ref::<ReportError>() {
+        return of_report(error);
+    }
+    if error.is::<ConfigError>() || error.is::<NoDatabase>() || error.is::<TelemetryError>() {
+        return Exit::Config;
+    }
+    if error.is::<StoreError>() || error.is::<LocalPostgresError>() {
+        return Exit::Database;
+    }
+    Exit::Unexpected
+}
+
+fn of_report(error: &ReportError) -> Exit {
+    if error.is_usage() { Exit::Usage } else { Exit::ReportRefused }
+}
+
+fn of_reconcile(error: &ReconcileError) -> Exit {
+    match error {
+        ReconcileError::Report(error) => of_report(error),
+        ReconcileError::Implausible(_) | ReconcileError::NothingReadable { .. } => Exit::ReportRefused,
+        ReconcileError::Window(_) => Exit::Usage,
+        ReconcileError::Store(_) => Exit::Database,
+        ReconcileError::NoLocalSide | ReconcileError::NoLocalSource { .. } | ReconcileError::NoReportsFolder(_) => {
+            Exit::Config
+        }
+        ReconcileError::Busy { .. } => Exit::Busy,
+        ReconcileError::DoesNotAddUp { .. } | ReconcileError::Thread(_) => Exit::Unexpected,
     }
 }

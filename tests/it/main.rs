@@ -2,10 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bad_input;
+mod bad_reports;
 mod config;
+mod crash;
+mod formats;
 mod harness;
 mod local_postgres;
+mod reconcile;
+mod sibling_reports;
 mod store;
 mod store_charges;
 mod store_runs;
+mod testbed;
 mod tidy;

@@ -1,0 +1,383 @@
+//! `reconcile`: compares a provider's report with the local charges and records what does not agree.
+//!
+//! The body below reads like the runbook. Nothing is written before the verdict is complete; then run, breaks,
+//! events and mail go in one transaction, and the files are rendered from what was committed.
+
+mod apply;
+mod files;
+mod identity;
+mod local;
+mod streams;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use indicatif::ProgressBar;
+use tokio::task::{JoinError, spawn_blocking};
+use uuid::Uuid;
+
+use crate::config::{MailSettings, Reading, ReconcileSettings, Secret, WindowEdge};
+use crate::domain::entry::RefusedRow;
+use crate::domain::run::{Reconciliation, RunHead, SCHEMA};
+use crate::formats::{Item, OpenOptions, Report, ReportError};
+use crate::matching::settle::check_keys;
+use crate::matching::{
+    Guard, Implausible, Inputs, KeyHasher, ProviderTally, Recall, Rules, Window, WindowError, classify, group, settle,
+};
+use crate::policy::severity::SeverityPolicy;
+use crate::store::{Lock, LockKey, Store, StoreError};
+
+pub use files::FilesError;
+use local::recall;
+use streams::{Keying, Streamed, difference};
+
+/// What one call asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The report's files, parts of one report.
+    pub files: Vec<PathBuf>,
+    /// `--provider`.
+    pub provider: Option<String>,
+    /// The provider's merchant account; empty when there is only one.
+    pub account: String,
+    /// Local charges from a file instead of the database.
+    pub local: Option<PathBuf>,
+    /// Start of the window, when the operator states it.
+    pub from: Option<WindowEdge>,
+    /// End of the window, exclusive.
+    pub to: Option<WindowEdge>,
+    /// Reading options of the call.
+    pub reading: Reading,
+    /// Compare again what was compared before.
+    pub rerun: bool,
+    /// Go on although many charges are missing.
+    pub accept_missing: bool,
+    /// Write nothing.
+    pub dry_run: bool,
+}
+
+/// The database that a run is recorded in.
+#[derive(Debug)]
+pub struct Database<'a> {
+    /// Where to write, and to read charges from.
+    pub store: &'a Store,
+    /// For the lock's own connection.
+    pub url: &'a Secret,
+}
+
+/// What a run depends on besides the request.
+#[derive(Debug)]
+pub struct Ctx<'a> {
+    /// The job's section.
+    pub settings: &'a ReconcileSettings,
+    /// Sender and receivers of the mail.
+    pub mail: &'a MailSettings,
+    /// `None`: stateless, with `--local`.
+    pub database: Option<Database<'a>>,
+    /// The instant that counts as now.
+    pub now: DateTime<Utc>,
+    /// Advances by rows of the report.
+    pub progress: ProgressBar,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Done {
+    /// What was found, as committed where there is a database.
+    pub found: Reconciliation,
+    /// Whether exactly this had been reconciled before, so that nothing was written to the database.
+    pub already: bool,
+    /// Where the files are; `None` on a dry run.
+    pub folder: Option<PathBuf>,
+    /// Why files are missing although the run is saved.
+    pub files_failed: Option<FilesError>,
+}
+
+impl Done {
+    /// Counts for the journal.
+    pub fn outcome(&self) -> serde_json::Value {
+        serde_json::json!({
+            "run": self.found.run.id,
+            "already": self.already,
+            "provider_rows": self.found.control.provider_rows,
+            "local_rows": self.found.control.local_rows,
+            "breaks": self.found.breaks(),
+            "files_written": self.files_failed.is_none(),
+        })
+    }
+}
+
+/// Why a run has no result. `exit.rs` gives each its code.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ReconcileError {
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("the report is not believed: {0}")]
+    Implausible(#[from] Implausible),
+    #[error(transparent)]
+    Window(#[from] WindowError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("none of the {rows} rows of the report can be read; the first: line {line}: {reason}")]
+    NothingReadable { rows: u64, line: u64, reason: String },
+    #[error("no local charges to compare with: give --local FILE, or configure a database (DATABASE_URL)")]
+    NoLocalSide,
+    #[error(
+        "no [[reconcile.local]] serves provider {provider:?}, account {account:?}: add one to jobs.toml or give --local FILE"
+    )]
+    NoLocalSource { provider: String, account: String },
+    #[error(
+        "another reconciliation of provider {provider:?}, account {account:?} is running; waited {waited_seconds} s"
+    )]
+    Busy { provider: String, account: String, waited_seconds: u64 },
+    #[error("reports cannot be written, nothing was compared: {0}")]
+    NoReportsFolder(#[source] FilesError),
+    #[error("the sums do not add up, nothing was written: {control}")]
+    DoesNotAddUp { control: String },
+    #[error("a reading thread ended unexpectedly: {0}")]
+    Thread(#[from] JoinError),
+}
+
+/// A thread's result, a panic being an error like another.
+fn joined<T>(result: Result<T, JoinError>) -> Result<T, ReconcileError> {
+    Ok(result?)
+}
+
+/// One pass: read, decide, apply.
+pub async fn run(ctx: &Ctx<'_>, request: &Request) -> Result<Done, ReconcileError> {
+    if ctx.database.is_none() && request.local.is_none() {
+        return Err(ReconcileError::NoLocalSide);
+    }
+    if !request.dry_run {
+        files::probe(&ctx.settings.reports_dir).map_err(ReconcileError::NoReportsFolder)?;
+    }
+    match compare(ctx, request).await {
+        Err(error) if apply::is_refusal(&error) && !request.dry_run => {
+            apply::record_refusal(ctx, request, &error).await?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+async fn compare(ctx: &Ctx<'_>, request: &Request) -> Result<Done, ReconcileError> {
+    let clock = Instant::now();
+    let report = open(ctx, request).await?;
+    let mut head = head(ctx, request, &report);
+
+    if let Some(done) = already_reconciled(ctx, request, &head).await? {
+        return Ok(done);
+    }
+    let lock = lock(ctx, request, &head).await?;
+    // Whoever held the lock may have reconciled just this.
+    if lock.is_some()
+        && let Some(done) = already_reconciled(ctx, request, &head).await?
+    {
+        release(lock).await?;
+        return Ok(done);
+    }
+
+    let found = read_and_decide(ctx, request, &report, &mut head, clock).await?;
+    let done = if request.dry_run {
+        Done { found, already: false, folder: None, files_failed: None }
+    } else {
+        apply::commit(ctx, request, found).await?
+    };
+    release(lock).await?;
+    Ok(done)
+}
+
+/// Recognises the report. What jobs.toml states about its provider lies under the flags.
+async fn open(ctx: &Ctx<'_>, request: &Request) -> Result<Arc<Report>, ReconcileError> {
+    let (settings, request) = (ctx.settings.clone(), request.clone());
+    let opened = spawn_blocking(move || {
+        let reading_for = |provider: &str| settings.reading_for(provider, &request.account, &request.reading);
+        Report::open(
+            &request.files,
+            &OpenOptions {
+                provider: request.provider.as_deref(),
+                reading_for: &reading_for,
+                generic: &settings.generic,
+            },
+        )
+    });
+    Ok(Arc::new(joined(opened.await)??))
+}
+
+fn head(ctx: &Ctx<'_>, request: &Request, report: &Report) -> RunHead {
+    let reading = ctx.settings.reading_for(report.provider(), &request.account, &request.reading);
+    RunHead {
+        id: Uuid::now_v7().to_string(),
+        provider: report.provider().to_owned(),
+        account: request.account.clone(),
+        format: report.format().name().to_owned(),
+        files: report.files().to_vec(),
+        identity: identity::of_report(report, request, &reading),
+        window_from: None,
+        window_to: None,
+        started_at: ctx.now,
+        duration_ms: 0,
+        grace_hours: u32::try_from(ctx.settings.grace.as_secs() / 3600).unwrap_or(u32::MAX),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        not_compared: vec!["refunds, disputes, fees and payouts: counted and summed, not compared".to_owned()],
+    }
+}
+
+/// The run of this identity, with its missing files written again; `None` when it has to be compared.
+async fn already_reconciled(ctx: &Ctx<'_>, request: &Request, head: &RunHead) -> Result<Option<Done>, ReconcileError> {
+    let Some(database) = ctx.database.as_ref().filter(|_| !request.rerun) else { return Ok(None) };
+    match database.store.find_by_identity(&head.identity).await? {
+        Some(stored) if request.dry_run => {
+            Ok(Some(Done { found: stored.reconciliation, already: true, folder: None, files_failed: None }))
+        }
+        Some(stored) => Ok(Some(apply::with_files(ctx, stored.reconciliation, true))),
+        None => Ok(None),
+    }
+}
+
+async fn lock(ctx: &Ctx<'_>, request: &Request, head: &RunHead) -> Result<Option<Lock>, ReconcileError> {
+    let Some(database) = ctx.database.as_ref().filter(|_| !request.dry_run) else { return Ok(None) };
+    let wait = ctx.settings.lock_wait;
+    let lock = Lock::acquire(database.url, LockKey::reconcile(&head.provider, &head.account), wait).await?;
+    lock.map(Some).ok_or_else(|| ReconcileError::Busy {
+        provider: head.provider.clone(),
+        account: head.account.clone(),
+        waited_seconds: wait.as_secs(),
+    })
+}
+
+async fn release(lock: Option<Lock>) -> Result<(), ReconcileError> {
+    match lock {
+        Some(lock) => Ok(lock.release().await?),
+        None => Ok(()),
+    }
+}
+
+async fn read_and_decide(
+    ctx: &Ctx<'_>,
+    request: &Request,
+    report: &Arc<Report>,
+    head: &mut RunHead,
+    clock: Instant,
+) -> Result<Reconciliation, ReconcileError> {
+    let settings = ctx.settings;
+    let match_key =
+        settings.local_for(&head.provider, &head.account).map(|source| source.match_key).unwrap_or_default();
+    let hasher = KeyHasher::new(Uuid::new_v4().into_bytes());
+
+    // Read.
+    let survey = survey(report, &hasher).await?;
+    if let (0, Some(first)) = (survey.rows, &survey.first_refused) {
+        // Nothing to compare must not look like everything matched.
+        let reason = first.reason.clone();
+        return Err(ReconcileError::NothingReadable { rows: survey.refused, line: first.line, reason });
+    }
+    let window = window(ctx, request, head, &survey)?;
+    let lag = settings.settlement_lag_for(&head.provider, &head.account);
+    let read = window.read_range(report.dated_by(), settings.slack, lag);
+    let mut local = local::open(ctx, request, head).await?;
+    ctx.progress.set_length(survey.rows);
+    let rows_expected = survey.rows.max(1);
+    let keying = Keying { hasher, match_key, window };
+    let streamed = difference(report, &mut local, read, keying, rows_expected, &ctx.progress).await?;
+    ctx.progress.finish_and_clear();
+
+    // Decide.
+    let guard = Guard {
+        missing_percent_max: settings.missing_percent_max,
+        missing_floor: settings.missing_floor,
+        accept_missing: request.accept_missing,
+        empty_key_percent_max: settings.empty_key_percent_max,
+    };
+    check_keys(&streamed.provider, &streamed.local, &guard)?;
+    let Streamed { provider, local: local_tally, leftover, keyless, refused, refused_total, ignored_total } = streamed;
+    let recalled = if leftover.is_empty() && keyless == 0 {
+        local::Recalled::default()
+    } else {
+        recall(report, &mut local, read, match_key, Recall::new(&hasher, match_key, leftover)).await?
+    };
+    local.close().await?;
+    let rules = Rules {
+        provider: head.provider.clone(),
+        account: head.account.clone(),
+        window,
+        read: request.local.is_none().then_some(read),
+        covered_to: window.to,
+        dated_by: report.dated_by(),
+        grace: settings.grace,
+        settlement_lag: lag,
+        match_key,
+        files: head.files.iter().map(|file| file.name.clone()).collect(),
+    };
+    let verdicts =
+        group(recalled.provider, recalled.local, match_key).into_iter().map(|g| classify(&g, &rules, ctx.now));
+    let inputs =
+        Inputs { provider: &provider, local: &local_tally, verdicts, refused: &refused, refused_total, ignored_total };
+    let policy = SeverityPolicy {
+        at_risk: settings.severity_at_risk,
+        refused_rows: refused_total,
+        provider_rows: provider.rows + refused_total,
+    };
+    let settled = settle(inputs, &rules, &guard, |kind, at_risk, currency| policy.weigh(kind, at_risk, currency))?;
+    if !settled.adds_up {
+        return Err(ReconcileError::DoesNotAddUp { control: format!("{:?} {:?}", settled.control, settled.money) });
+    }
+    head.window_from = Some(window.from);
+    head.window_to = Some(window.to);
+    head.duration_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Reconciliation {
+        schema: SCHEMA.to_owned(),
+        run: head.clone(),
+        control: settled.control,
+        money: settled.money,
+        non_charge: settled.non_charge,
+        counts: settled.counts,
+        mismatches: settled.mismatches,
+        refused,
+        notes: report.notes().iter().cloned().chain(settled.notes).collect(),
+    })
+}
+
+/// First and last time and number of the report's rows: the window must be known before charges are read.
+struct Survey {
+    rows: u64,
+    refused: u64,
+    first_refused: Option<RefusedRow>,
+    times: Option<(DateTime<Utc>, DateTime<Utc>)>,
+}
+
+async fn survey(report: &Arc<Report>, hasher: &KeyHasher) -> Result<Survey, ReconcileError> {
+    let (report, hasher) = (Arc::clone(report), *hasher);
+    joined(
+        spawn_blocking(move || {
+            let mut tally = ProviderTally::new(&hasher, crate::domain::charge::MatchKey::default());
+            let (mut refused, mut first_refused) = (0, None);
+            report.read(&mut |item| {
+                match item {
+                    Item::Entry { file, entry } => {
+                        tally.entry(file, &entry);
+                    }
+                    Item::Refused(row) => {
+                        refused += 1;
+                        first_refused.get_or_insert(row);
+                    }
+                    Item::Ignored(..) => {}
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(Survey { rows: tally.rows, refused, first_refused, times: tally.times() })
+        })
+        .await,
+    )?
+}
+
+fn window(ctx: &Ctx<'_>, request: &Request, head: &RunHead, survey: &Survey) -> Result<Window, ReconcileError> {
+    let reading = ctx.settings.reading_for(&head.provider, &head.account, &request.reading);
+    let zone = reading.timezone.unwrap_or(chrono_tz::Tz::UTC);
+    let edge = |edge: Option<WindowEdge>| edge.map(|edge| edge.instant(zone));
+    Ok(Window::resolve(edge(request.from), edge(request.to), survey.times, zone)?)
+}
