@@ -7,9 +7,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A currency code: three ASCII letters, upper case. Known currencies have an exponent.
+/// A currency code: three ASCII letters, upper case, and its exponent, looked up once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Currency([u8; 3]);
+pub struct Currency {
+    code: [u8; 3],
+    exponent: u8,
+}
 
 /// Currencies without decimals in ISO 4217.
 const EXPONENT_0: &[&str] = &[
@@ -37,31 +40,25 @@ impl Currency {
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 3] = text.trim().as_bytes().try_into().ok()?;
         let code = bytes.map(|b| b.to_ascii_uppercase());
-        code.iter().all(u8::is_ascii_uppercase).then_some(Self(code)).filter(|c| c.known_exponent().is_some())
+        // The common case first: this runs once a row.
+        if matches!(&code, b"USD" | b"EUR" | b"GBP") {
+            return Some(Self { code, exponent: 2 });
+        }
+        let text = std::str::from_utf8(&code).ok()?;
+        [(EXPONENT_2, 2), (EXPONENT_0, 0), (EXPONENT_3, 3)]
+            .into_iter()
+            .find(|(table, _)| table.binary_search(&text).is_ok())
+            .map(|(_, exponent)| Self { code, exponent })
     }
 
     /// Digits after the decimal point in ISO 4217.
     pub fn exponent(self) -> u8 {
-        self.known_exponent().expect("a Currency is only made of a code with a known exponent")
-    }
-
-    fn known_exponent(self) -> Option<u8> {
-        let code = self.as_str();
-        // The common case first: this runs once a row.
-        if matches!(code, "USD" | "EUR" | "GBP") || EXPONENT_2.binary_search(&code).is_ok() {
-            Some(2)
-        } else if EXPONENT_0.binary_search(&code).is_ok() {
-            Some(0)
-        } else if EXPONENT_3.binary_search(&code).is_ok() {
-            Some(3)
-        } else {
-            None
-        }
+        self.exponent
     }
 
     /// The code in upper case.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("three ASCII letters")
+        std::str::from_utf8(&self.code).expect("three ASCII letters")
     }
 }
 

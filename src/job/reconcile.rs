@@ -9,7 +9,6 @@ mod identity;
 mod local;
 mod streams;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,19 +19,21 @@ use tokio::task::{JoinError, spawn_blocking};
 use uuid::Uuid;
 
 use crate::config::{MailSettings, Reading, ReconcileSettings, Secret, WindowEdge};
-use crate::domain::entry::RefusedRow;
 use crate::domain::run::{Reconciliation, RunHead, SCHEMA};
-use crate::formats::{Item, OpenOptions, Report, ReportError};
+use crate::formats::{OpenOptions, Report, ReportError};
 use crate::matching::settle::check_keys;
 use crate::matching::{
-    Guard, Implausible, Inputs, KeyHasher, ProviderTally, Recall, Rules, Window, WindowError, classify, group, settle,
+    Guard, Implausible, Inputs, KeyHasher, Recall, Rules, Window, WindowError, classify, group, settle,
 };
 use crate::policy::severity::SeverityPolicy;
 use crate::store::{Lock, LockKey, Store, StoreError};
 
 pub use files::FilesError;
-use local::recall;
-use streams::{Keying, Streamed, difference};
+use local::{LocalSide, recall};
+use streams::{Keying, Streamed, difference, survey};
+
+/// Bytes of a row, about, to guess how many rows a file has before it is read.
+const ROW_BYTES: u64 = 96;
 
 /// What one call asks for.
 #[derive(Clone, Debug, Default)]
@@ -270,21 +271,16 @@ async fn read_and_decide(
     let hasher = KeyHasher::new(Uuid::new_v4().into_bytes());
 
     // Read.
-    let survey = survey(report, &hasher).await?;
-    if let (0, Some(first)) = (survey.rows, &survey.first_refused) {
-        // Nothing to compare must not look like everything matched.
-        let reason = first.reason.clone();
-        return Err(ReconcileError::NothingReadable { rows: survey.refused, line: first.line, reason });
-    }
-    let window = window(ctx, request, head, &survey)?;
-    let lag = settings.settlement_lag_for(&head.provider, &head.account);
-    let read = window.read_range(report.dated_by(), settings.slack, lag);
-    let mut local = local::open(ctx, request, head).await?;
-    ctx.progress.set_length(survey.rows);
-    let rows_expected = survey.rows.max(1);
-    let keying = Keying { hasher, match_key, window };
-    let streamed = difference(report, &mut local, read, keying, rows_expected, &ctx.progress).await?;
+    let keying = Keying { hasher, match_key };
+    let (mut local, window, rows_expected) = sides(ctx, request, report, head, keying).await?;
+    ctx.progress.set_length(rows_expected);
+    let streamed = difference(report, &mut local, keying, rows_expected, &ctx.progress).await?;
     ctx.progress.finish_and_clear();
+    streamed.report.require_rows()?;
+    let window = match window {
+        Some(window) => window,
+        None => window_of(ctx, request, head, streamed.report.tally.times())?,
+    };
 
     // Decide.
     let guard = Guard {
@@ -293,34 +289,41 @@ async fn read_and_decide(
         accept_missing: request.accept_missing,
         empty_key_percent_max: settings.empty_key_percent_max,
     };
-    check_keys(&streamed.provider, &streamed.local, &guard)?;
-    let Streamed { provider, local: local_tally, leftover, keyless, refused, refused_total, ignored_total } = streamed;
+    let Streamed { report: theirs, local: ours, leftover, keyless } = streamed;
+    check_keys(&theirs.tally, &ours, &guard)?;
     let recalled = if leftover.is_empty() && keyless == 0 {
         local::Recalled::default()
     } else {
-        recall(report, &mut local, read, match_key, Recall::new(&hasher, match_key, leftover)).await?
+        let wanted = Recall::new(&hasher, match_key, leftover, theirs.tally.loose > 0);
+        recall(report, &mut local, match_key, wanted).await?
     };
-    local.close().await?;
     let rules = Rules {
         provider: head.provider.clone(),
         account: head.account.clone(),
         window,
-        read: request.local.is_none().then_some(read),
+        read: local.read(),
         covered_to: window.to,
         dated_by: report.dated_by(),
         grace: settings.grace,
-        settlement_lag: lag,
+        settlement_lag: settings.settlement_lag_for(&head.provider, &head.account),
         match_key,
         files: head.files.iter().map(|file| file.name.clone()).collect(),
     };
+    local.close().await?;
     let verdicts =
         group(recalled.provider, recalled.local, match_key).into_iter().map(|g| classify(&g, &rules, ctx.now));
-    let inputs =
-        Inputs { provider: &provider, local: &local_tally, verdicts, refused: &refused, refused_total, ignored_total };
+    let inputs = Inputs {
+        provider: &theirs.tally,
+        local: &ours,
+        verdicts,
+        refused: &theirs.refused,
+        refused_total: theirs.refused_total,
+        ignored_total: theirs.ignored_total,
+    };
     let policy = SeverityPolicy {
         at_risk: settings.severity_at_risk,
-        refused_rows: refused_total,
-        provider_rows: provider.rows + refused_total,
+        refused_rows: theirs.refused_total,
+        provider_rows: theirs.tally.rows + theirs.refused_total,
     };
     let settled = settle(inputs, &rules, &guard, |kind, at_risk, currency| policy.weigh(kind, at_risk, currency))?;
     if !settled.adds_up {
@@ -337,47 +340,45 @@ async fn read_and_decide(
         non_charge: settled.non_charge,
         counts: settled.counts,
         mismatches: settled.mismatches,
-        refused,
+        refused: theirs.refused,
         notes: report.notes().iter().cloned().chain(settled.notes).collect(),
     })
 }
 
-/// First and last time and number of the report's rows: the window must be known before charges are read.
-struct Survey {
-    rows: u64,
-    refused: u64,
-    first_refused: Option<RefusedRow>,
+/// Opens the local side. A database must know the window before it is asked, so the report is read once for its
+/// times unless the call states them; a file is read whole, and the window is known at the end.
+async fn sides(
+    ctx: &Ctx<'_>,
+    request: &Request,
+    report: &Arc<Report>,
+    head: &RunHead,
+    keying: Keying,
+) -> Result<(LocalSide, Option<Window>, u64), ReconcileError> {
+    let rows_guessed = head.files.iter().map(|file| file.bytes).sum::<u64>() / ROW_BYTES + 1;
+    if let Some(path) = &request.local {
+        return Ok((local::file(ctx, head, path).await?, None, rows_guessed));
+    }
+    let (window, rows_expected) = if request.from.is_some() && request.to.is_some() {
+        (window_of(ctx, request, head, None)?, rows_guessed)
+    } else {
+        let survey = survey(report, keying).await?;
+        survey.require_rows()?;
+        (window_of(ctx, request, head, survey.tally.times())?, survey.tally.rows.max(1))
+    };
+    let lag = ctx.settings.settlement_lag_for(&head.provider, &head.account);
+    let read = window.read_range(report.dated_by(), ctx.settings.slack, lag);
+    Ok((local::database(ctx, head, read).await?, Some(window), rows_expected))
+}
+
+/// The window that the call states, else that of the rows.
+fn window_of(
+    ctx: &Ctx<'_>,
+    request: &Request,
+    head: &RunHead,
     times: Option<(DateTime<Utc>, DateTime<Utc>)>,
-}
-
-async fn survey(report: &Arc<Report>, hasher: &KeyHasher) -> Result<Survey, ReconcileError> {
-    let (report, hasher) = (Arc::clone(report), *hasher);
-    joined(
-        spawn_blocking(move || {
-            let mut tally = ProviderTally::new(&hasher, crate::domain::charge::MatchKey::default());
-            let (mut refused, mut first_refused) = (0, None);
-            report.read(&mut |item| {
-                match item {
-                    Item::Entry { file, entry } => {
-                        tally.entry(file, &entry);
-                    }
-                    Item::Refused(row) => {
-                        refused += 1;
-                        first_refused.get_or_insert(row);
-                    }
-                    Item::Ignored(..) => {}
-                }
-                ControlFlow::Continue(())
-            })?;
-            Ok(Survey { rows: tally.rows, refused, first_refused, times: tally.times() })
-        })
-        .await,
-    )?
-}
-
-fn window(ctx: &Ctx<'_>, request: &Request, head: &RunHead, survey: &Survey) -> Result<Window, ReconcileError> {
+) -> Result<Window, ReconcileError> {
     let reading = ctx.settings.reading_for(&head.provider, &head.account, &request.reading);
     let zone = reading.timezone.unwrap_or(chrono_tz::Tz::UTC);
     let edge = |edge: Option<WindowEdge>| edge.map(|edge| edge.instant(zone));
-    Ok(Window::resolve(edge(request.from), edge(request.to), survey.times, zone)?)
+    Ok(Window::resolve(edge(request.from), edge(request.to), times, zone)?)
 }

@@ -9,7 +9,7 @@ use crate::domain::mismatch::Mismatch;
 use crate::domain::money::Currency;
 
 use super::group::Group;
-use super::hash::Facts;
+use super::hash::{Facts, charge_payment_id, payment_id};
 use super::judge::{Judge, LocalBucket, ProviderBucket};
 use super::one_sided::{local_only, provider_only};
 use super::pair::{key_conflict, pair};
@@ -137,10 +137,10 @@ fn conflict<'g>(judge: &mut Judge<'g>, reading: &Reading<'g>, part: &Part) {
 
 /// Rows that no part has claimed: failed attempts, pending rows that were followed by a result, lone reversals.
 fn rest<'g>(judge: &mut Judge<'g>, reading: &Reading<'g>) {
-    let mut open: HashMap<Facts<'g>, Vec<usize>> = HashMap::new();
+    let mut open: HashMap<Facts<&'g str>, Vec<usize>> = HashMap::new();
     for (index, charge) in judge.group.local.iter().enumerate().rev() {
         if !judge.is_local_placed(index) {
-            open.entry(Facts::of_charge(charge)).or_default().push(index);
+            open.entry(Facts::of_charge(charge, charge_payment_id(charge))).or_default().push(index);
         }
     }
     let mut said = HashSet::new();
@@ -150,7 +150,8 @@ fn rest<'g>(judge: &mut Judge<'g>, reading: &Reading<'g>) {
             continue;
         }
         // Equal rows that moved no money agree, as they do in the difference.
-        let equal = open.get_mut(&Facts::of_entry(&judge.group.provider[row].entry)).and_then(Vec::pop);
+        let entry = &judge.group.provider[row].entry;
+        let equal = open.get_mut(&Facts::of_entry(entry, payment_id(entry))).and_then(Vec::pop);
         if let Some(charge) = equal {
             judge.place_local(&[charge], LocalBucket::Matched);
             judge.place_provider(&[row], ProviderBucket::Matched);

@@ -3,8 +3,8 @@
 //! Memory follows the skew between the two streams and the real differences, not the length of the files.
 //! Facts are wrapping sums of keyed hashes; rows themselves are never kept.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::filter::KeyFilter;
@@ -18,11 +18,13 @@ pub enum Side {
     Provider,
 }
 
-/// What the difference sees of a row: 25 bytes for any length of row.
+/// What the difference sees of a row: the same few bytes for any length of row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Hash of the match key.
     pub key: u128,
+    /// Hash of the provider's id of the payment, where the row has one.
+    pub id: Option<u128>,
     /// Hash of the comparable facts.
     pub facts: u64,
     /// Whether it is a charge that succeeded: two of one side under one key are looked at again.
@@ -42,7 +44,7 @@ struct Cell {
 
 /// Keys are hashes already; hashing them again would only cost time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Identity(u64);
+pub(super) struct Identity(u64);
 
 impl Hasher for Identity {
     fn finish(&self) -> u64 {
@@ -60,6 +62,9 @@ impl Hasher for Identity {
 
 type Table = HashMap<u128, Cell, BuildHasherDefault<Identity>>;
 
+/// A set of hashes.
+pub(super) type Hashes = HashSet<u128, BuildHasherDefault<Identity>>;
+
 /// Below this capacity the table is left as it is.
 const SHRINK_FLOOR: usize = 1 << 13;
 
@@ -68,17 +73,28 @@ const SHRINK_FLOOR: usize = 1 << 13;
 pub struct Difference {
     table: Table,
     gone: KeyFilter,
+    local_ids: KeyFilter,
+    provider_ids: KeyFilter,
+    repeated: Hashes,
 }
 
 impl Difference {
-    /// `expected_rows` of one side sizes the memory of keys that have gone, at two bytes a key. A wrong guess
-    /// costs memory or lookups, never correctness.
+    /// `expected_rows` of one side sizes the memory of keys that have gone and of ids that have come, at two bytes
+    /// each. A wrong guess costs memory or lookups, never correctness.
     pub fn new(expected_rows: u64) -> Self {
-        Self { table: Table::default(), gone: KeyFilter::new(usize::try_from(expected_rows).unwrap_or(usize::MAX)) }
+        let filter = || KeyFilter::new(usize::try_from(expected_rows).unwrap_or(usize::MAX));
+        Self {
+            table: Table::default(),
+            gone: filter(),
+            local_ids: filter(),
+            provider_ids: filter(),
+            repeated: Hashes::default(),
+        }
     }
 
     /// Adds a row of one side.
     pub fn add(&mut self, side: Side, row: Row) {
+        self.note_id(side, row.id);
         match self.table.entry(row.key) {
             Slot::Vacant(slot) => {
                 let mut cell = Cell::default();
@@ -102,6 +118,21 @@ impl Difference {
         }
     }
 
+    /// A payment that one side names twice may stand under two keys, of which one has cancelled: its rows have to
+    /// be read again by the id. Where each side names it once, they either cancelled together or neither did.
+    fn note_id(&mut self, side: Side, id: Option<u128>) {
+        let Some(id) = id else { return };
+        let ids = match side {
+            Side::Local => &mut self.local_ids,
+            Side::Provider => &mut self.provider_ids,
+        };
+        if ids.may_contain(id) {
+            self.repeated.insert(id);
+        } else {
+            ids.insert(id);
+        }
+    }
+
     /// Keys that are held now: the skew between the streams and the differences so far.
     pub fn held(&self) -> usize {
         self.table.len()
@@ -110,7 +141,7 @@ impl Difference {
     /// Ends both streams.
     pub fn finish(mut self) -> Leftover {
         self.table.shrink_to_fit();
-        Leftover { table: self.table }
+        Leftover { table: self.table, repeated: self.repeated }
     }
 
     /// Gives memory back once seven eighths of the table stand empty.
@@ -163,12 +194,18 @@ pub struct LeftKey {
 #[derive(Debug)]
 pub struct Leftover {
     table: Table,
+    repeated: Hashes,
 }
 
 impl Leftover {
     /// Whether the rows of this key have to be read again.
     pub fn contains(&self, key: u128) -> bool {
         self.table.contains_key(&key)
+    }
+
+    /// Whether one side has named this payment more than once (or, once in a thousand, not even that).
+    pub fn repeats(&self, id: u128) -> bool {
+        self.repeated.contains(&id)
     }
 
     /// How many keys.

@@ -14,69 +14,83 @@ use crate::domain::money::Currency;
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHasher {
     key: [u8; 16],
+    id: [u8; 16],
     facts: [u8; 16],
 }
 
 impl KeyHasher {
     /// The same seed on both sides, another one each run.
     pub fn new(seed: [u8; 16]) -> Self {
-        // The facts get a key of their own, so that no text hashes to related values in both roles.
-        Self { key: seed, facts: seed.map(|byte| byte ^ 0xa5) }
+        // Each role has a key of its own, so that no text hashes to related values in two roles.
+        Self { key: seed, id: seed.map(|byte| byte ^ 0x3c), facts: seed.map(|byte| byte ^ 0xa5) }
     }
 
     /// 128 bits of a match key: wide enough that two keys never meet.
     pub fn key(&self, text: &str) -> u128 {
-        let mut hasher = SipHasher13Wide::new_with_key(&self.key);
-        hasher.write(text.as_bytes());
-        hasher.finish128().as_u128()
+        wide(&self.key, text)
+    }
+
+    /// 128 bits of the provider's id of a payment.
+    pub fn id(&self, text: &str) -> u128 {
+        wide(&self.id, text)
     }
 
     /// 64 bits of everything in which two rows that agree are equal.
-    pub(super) fn facts(&self, facts: &Facts<'_>) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.facts);
-        let mut head = [0_u8; 14];
-        head[0] = facts.kind as u8;
-        head[1] = facts.status as u8;
-        head[2..5].copy_from_slice(facts.currency.as_str().as_bytes());
+    pub(super) fn facts(&self, facts: &Facts<u128>) -> u64 {
+        let mut text = [0_u8; 31];
+        text[0] = facts.kind as u8;
+        text[1] = facts.status as u8;
+        text[2..5].copy_from_slice(facts.currency.as_str().as_bytes());
         // An amount in doubt equals nothing: a local charge always has one.
-        head[5] = u8::from(facts.amount_minor.is_some());
-        head[6..].copy_from_slice(&facts.amount_minor.unwrap_or(0).to_le_bytes());
-        hasher.write(&head);
-        if let Some(id) = facts.provider_id {
-            hasher.write(id.as_bytes());
-            hasher.write_u8(0xff);
-        }
+        text[5] = u8::from(facts.amount_minor.is_some());
+        text[6..14].copy_from_slice(&facts.amount_minor.unwrap_or(0).to_le_bytes());
+        text[14] = u8::from(facts.id.is_some());
+        text[15..].copy_from_slice(&facts.id.unwrap_or(0).to_le_bytes());
+        let mut hasher = SipHasher13::new_with_key(&self.facts);
+        hasher.write(&text);
         hasher.finish()
     }
 }
 
+fn wide(key: &[u8; 16], text: &str) -> u128 {
+    let mut hasher = SipHasher13Wide::new_with_key(key);
+    hasher.write(text.as_bytes());
+    hasher.finish128().as_u128()
+}
+
 /// The comparable facts of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Facts<'a> {
+pub(super) struct Facts<I> {
     pub(super) kind: EntryKind,
     pub(super) status: Status,
     pub(super) currency: Currency,
     pub(super) amount_minor: Option<i64>,
-    pub(super) provider_id: Option<&'a str>,
+    /// The provider's id of the payment: its hash, or the id itself.
+    pub(super) id: Option<I>,
 }
 
-impl<'a> Facts<'a> {
+impl<I> Facts<I> {
     /// Facts of a report row: what the customer paid.
-    pub(super) fn of_entry(entry: &'a Entry<'_>) -> Self {
+    pub(super) fn of_entry(entry: &Entry<'_>, id: Option<I>) -> Self {
         let (amount_minor, currency) = entry.charge_side();
-        Self { kind: entry.kind, status: entry.status, currency, amount_minor, provider_id: payment_id(entry) }
+        Self { kind: entry.kind, status: entry.status, currency, amount_minor, id }
     }
 
     /// Facts of a local charge: those of the report's charge that equals it.
-    pub(super) fn of_charge(charge: &'a Charge<'_>) -> Self {
+    pub(super) fn of_charge(charge: &Charge<'_>, id: Option<I>) -> Self {
         Self {
             kind: EntryKind::Charge,
             status: charge.status,
             currency: charge.currency,
             amount_minor: Some(charge.amount_minor),
-            provider_id: present(charge.provider_id.as_deref()),
+            id,
         }
     }
+}
+
+/// The provider's id of the payment that a local charge names.
+pub(super) fn charge_payment_id<'a>(charge: &'a Charge<'_>) -> Option<&'a str> {
+    present(charge.provider_id.as_deref())
 }
 
 /// The provider's id of the payment that a report row belongs to.

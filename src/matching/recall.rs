@@ -1,19 +1,17 @@
 //! Which rows have to be read again in full, until the rows of every open payment are together.
 //!
-//! Round 1 reads both sides for the keys that did not cancel. Rows found that way name further keys and payment ids
-//! (the local charge that claims the same payment, the payment that has another reference); the next round reads
-//! those. Two or three rounds are the rule.
-
-use std::collections::BTreeSet;
+//! One reading of both streams brings the rows of the keys that did not cancel and of the payments that one side named
+//! twice. Those name further keys and ids, to be looked up by index where that is possible; the streams themselves
+//! are read again only when a row has come up that their first reading could not ask for.
 
 use crate::domain::charge::{Charge, MatchKey};
 use crate::domain::entry::Entry;
 
-use super::difference::Leftover;
-use super::hash::{KeyHasher, charge_key, entry_key, payment_id};
+use super::difference::{Hashes, Leftover};
+use super::hash::{KeyHasher, charge_key, charge_payment_id, entry_key, payment_id};
 use super::tally::takes_part;
 
-/// Rounds after which a run goes on with what it has. Chains of references and ids this long are no payments.
+/// Readings after which a run goes on with what it has. Chains of references and ids this long are no payments.
 pub const ROUNDS_MAX: usize = 5;
 
 /// The rows that are wanted.
@@ -22,36 +20,48 @@ pub struct Recall {
     hasher: KeyHasher,
     match_key: MatchKey,
     leftover: Leftover,
-    keys: BTreeSet<String>,
-    ids: BTreeSet<String>,
+    loose: bool,
+    keys: Hashes,
+    ids: Hashes,
     fresh: Wanted,
 }
 
-/// Texts that the last round has brought up, sorted: to be looked up by index where that is possible.
+/// What rows have brought up that was not known before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Match keys.
+    /// Match keys, for a look-up by index.
     pub keys: Vec<String>,
-    /// The provider's ids of payments.
+    /// The provider's ids of payments, for a look-up by index.
     pub ids: Vec<String>,
+    /// Whether the streams may have rows of them that they were not asked for yet.
+    pub read_again: bool,
 }
 
 impl Wanted {
-    /// Whether no further round is needed.
+    /// Whether there is nothing to look up and nothing to read again.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.ids.is_empty()
+        self.keys.is_empty() && self.ids.is_empty() && !self.read_again
+    }
+
+    /// Adds what has come up later.
+    pub fn absorb(&mut self, other: Self) {
+        self.keys.extend(other.keys);
+        self.ids.extend(other.ids);
+        self.read_again |= other.read_again;
     }
 }
 
 impl Recall {
-    /// Starts from the keys that did not cancel.
-    pub fn new(hasher: &KeyHasher, match_key: MatchKey, leftover: Leftover) -> Self {
+    /// Starts from the keys that did not cancel. `loose` says whether the report has rows to which only a payment's
+    /// id leads ([`super::ProviderTally::loose`]).
+    pub fn new(hasher: &KeyHasher, match_key: MatchKey, leftover: Leftover, loose: bool) -> Self {
         Self {
             hasher: *hasher,
             match_key,
             leftover,
-            keys: BTreeSet::new(),
-            ids: BTreeSet::new(),
+            loose,
+            keys: Hashes::default(),
+            ids: Hashes::default(),
             fresh: Wanted::default(),
         }
     }
@@ -71,19 +81,25 @@ impl Recall {
     /// Whether this local charge is wanted: its key or its payment is open, or it has no key.
     pub fn wants_charge(&self, charge: &Charge<'_>) -> bool {
         let key = charge_key(charge, self.match_key);
-        self.wants(key, charge.provider_id.as_deref(), key.is_none())
+        self.wants(key, charge_payment_id(charge), key.is_none())
     }
 
     /// Learns the key and the payment of a report row that was read again.
     pub fn learn_entry(&mut self, entry: &Entry<'_>) {
         if takes_part(entry.kind) {
-            self.learn(entry_key(entry, self.match_key), payment_id(entry));
+            self.learn(entry_key(entry, self.match_key), payment_id(entry), false);
         }
     }
 
-    /// Learns the key and the payment of a local charge that was read again.
+    /// Learns the key and the payment of a local charge of the stream that was read again.
     pub fn learn_charge(&mut self, charge: &Charge<'_>) {
-        self.learn(charge_key(charge, self.match_key), charge.provider_id.as_deref().filter(|id| !id.is_empty()));
+        self.learn(charge_key(charge, self.match_key), charge_payment_id(charge), false);
+    }
+
+    /// Learns the key and the payment of a local charge that the stream did not have: made long ago, or later. The
+    /// streams could not know that it names the same payment as a row of theirs that has cancelled.
+    pub fn learn_stranger(&mut self, charge: &Charge<'_>) {
+        self.learn(charge_key(charge, self.match_key), charge_payment_id(charge), true);
     }
 
     /// What has been learned since the last call. Empty when the rows are complete.
@@ -95,19 +111,31 @@ impl Recall {
     }
 
     fn wants(&self, key: Option<&str>, id: Option<&str>, keyless: bool) -> bool {
-        keyless
-            || key.is_some_and(|key| self.keys.contains(key) || self.leftover.contains(self.hasher.key(key)))
-            || id.is_some_and(|id| self.ids.contains(id))
+        let open_key = |key: &str| {
+            let hash = self.hasher.key(key);
+            self.leftover.contains(hash) || self.keys.contains(&hash)
+        };
+        let open_id = |id: &str| {
+            let hash = self.hasher.id(id);
+            self.leftover.repeats(hash) || self.ids.contains(&hash)
+        };
+        keyless || key.is_some_and(open_key) || id.is_some_and(open_id)
     }
 
-    fn learn(&mut self, key: Option<&str>, id: Option<&str>) {
-        if let Some(key) = key.filter(|key| !self.keys.contains(*key)) {
-            self.keys.insert(key.to_owned());
-            self.fresh.keys.push(key.to_owned());
+    fn learn(&mut self, key: Option<&str>, id: Option<&str>, stranger: bool) {
+        if let Some(key) = key {
+            let hash = self.hasher.key(key);
+            if self.keys.insert(hash) {
+                self.fresh.keys.push(key.to_owned());
+                self.fresh.read_again |= !self.leftover.contains(hash);
+            }
         }
-        if let Some(id) = id.filter(|id| !self.ids.contains(*id)) {
-            self.ids.insert(id.to_owned());
-            self.fresh.ids.push(id.to_owned());
+        if let Some(id) = id {
+            let hash = self.hasher.id(id);
+            if self.ids.insert(hash) {
+                self.fresh.ids.push(id.to_owned());
+                self.fresh.read_again |= stranger || self.loose;
+            }
         }
     }
 }

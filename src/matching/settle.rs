@@ -121,7 +121,7 @@ where
     for verdict in inputs.verdicts {
         sum.absorb(verdict);
     }
-    let (missing, of) = (sum.local_one_sided, inputs.local.live_in_window);
+    let (missing, of) = (sum.local_one_sided, inputs.local.live_within(rules.window));
     if !guard.accept_missing && missing > guard.missing_floor && exceeds(missing, of, guard.missing_percent_max) {
         return Err(Implausible::Missing { missing, of, percent_max: guard.missing_percent_max });
     }
@@ -138,7 +138,7 @@ where
     if more > 0 {
         notes.push(format!("{more} further remarks of this sort"));
     }
-    if control.provider_matched == 0 && inputs.provider.live > 0 && inputs.local.live_in_window > 0 {
+    if control.provider_matched == 0 && inputs.provider.live > 0 && inputs.local.live_within(rules.window) > 0 {
         notes.push(
             "nothing matched although both sides have charges of the window: is it the right account, and does \
              match name the column that has our reference?"

@@ -10,7 +10,7 @@ use crate::domain::money::Currency;
 
 use super::difference::Row;
 use super::group::ProviderRow;
-use super::hash::{Facts, KeyHasher, charge_key, entry_key};
+use super::hash::{Facts, KeyHasher, charge_key, charge_payment_id, entry_key, payment_id};
 use super::window::Window;
 
 /// Findings of one kind that are written out at most; all are counted.
@@ -63,6 +63,9 @@ pub struct ProviderTally {
     pub live_keyless: u64,
     /// Entries that are no charge, unknown ones apart.
     pub non_charge: u64,
+    /// Of those, to which perhaps only the id of their payment leads: authorisations and voids, which say why a
+    /// charge is not there, and rows without a match key.
+    pub loose: u64,
     /// Entries of a type that the format does not know.
     pub unknown: u64,
     /// The first of them.
@@ -85,6 +88,7 @@ impl ProviderTally {
             live: 0,
             live_keyless: 0,
             non_charge: 0,
+            loose: 0,
             unknown: 0,
             unknown_rows: Vec::new(),
             money: BTreeMap::new(),
@@ -112,7 +116,9 @@ impl ProviderTally {
             self.live_keyless += u64::from(live);
             return Route::Keyless;
         };
-        Route::Compare(Row { key: self.hasher.key(key), facts: self.hasher.facts(&Facts::of_entry(entry)), live })
+        let id = payment_id(entry).map(|id| self.hasher.id(id));
+        let facts = self.hasher.facts(&Facts::of_entry(entry, id));
+        Route::Compare(Row { key: self.hasher.key(key), id, facts, live })
     }
 
     /// First and last time of the charges, else of all rows; `None` when no row has a time in UTC.
@@ -121,6 +127,9 @@ impl ProviderTally {
     }
 
     fn count_other(&mut self, file: usize, entry: &Entry<'_>) {
+        let explains = matches!(entry.kind, EntryKind::Authorization | EntryKind::Void);
+        let keyless = entry_key(entry, self.match_key).is_none();
+        self.loose += u64::from(payment_id(entry).is_some() && (explains || keyless));
         let minor = entry.amount_minor.filter(|_| entry.status == Status::Succeeded).unwrap_or(0);
         self.non_charge_sums.entry((entry.kind, entry.currency)).or_default().add(i128::from(minor));
         if entry.kind == EntryKind::Unknown {
@@ -139,32 +148,30 @@ impl ProviderTally {
 pub struct LocalTally {
     hasher: KeyHasher,
     match_key: MatchKey,
-    window: Window,
     /// All charges read.
     pub rows: u64,
     /// Charges that succeeded.
     pub live: u64,
     /// Of those, without a match key.
     pub live_keyless: u64,
-    /// Of those, made within the report's window.
-    pub live_in_window: u64,
     /// Money that moved, per currency.
     pub money: BTreeMap<Currency, i128>,
+    /// Charges that succeeded, by quarter of an hour.
+    live_by_quarter: BTreeMap<i64, u64>,
     times: Times,
 }
 
 impl LocalTally {
-    /// `hasher` has the run's seed, the same as on the provider's side; `window` is the report's.
-    pub fn new(hasher: &KeyHasher, match_key: MatchKey, window: Window) -> Self {
+    /// `hasher` has the run's seed, the same as on the provider's side.
+    pub fn new(hasher: &KeyHasher, match_key: MatchKey) -> Self {
         Self {
             hasher: *hasher,
             match_key,
-            window,
             rows: 0,
             live: 0,
             live_keyless: 0,
-            live_in_window: 0,
             money: BTreeMap::new(),
+            live_by_quarter: BTreeMap::new(),
             times: Times::default(),
         }
     }
@@ -176,20 +183,33 @@ impl LocalTally {
         let live = charge.status == Status::Succeeded;
         if live {
             self.live += 1;
-            self.live_in_window += u64::from(self.window.contains(charge.created_at));
+            *self.live_by_quarter.entry(quarter(charge.created_at)).or_default() += 1;
             *self.money.entry(charge.currency).or_insert(0) += i128::from(charge.amount_minor);
         }
         let Some(key) = charge_key(charge, self.match_key) else {
             self.live_keyless += u64::from(live);
             return Route::Keyless;
         };
-        Route::Compare(Row { key: self.hasher.key(key), facts: self.hasher.facts(&Facts::of_charge(charge)), live })
+        let id = charge_payment_id(charge).map(|id| self.hasher.id(id));
+        let facts = self.hasher.facts(&Facts::of_charge(charge, id));
+        Route::Compare(Row { key: self.hasher.key(key), id, facts, live })
+    }
+
+    /// Charges that succeeded within a window, whose ends count as whole quarters of an hour: every zone's midnight
+    /// is one. The window may be known only when both streams have ended.
+    pub fn live_within(&self, window: Window) -> u64 {
+        self.live_by_quarter.range(quarter(window.from)..quarter(window.to)).map(|(_, live)| live).sum()
     }
 
     /// First and last time of the charges; `None` when there is none.
     pub fn times(&self) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
         self.times.compared
     }
+}
+
+/// Which quarter of an hour, counted from the epoch.
+fn quarter(at: DateTime<Utc>) -> i64 {
+    at.timestamp().div_euclid(900)
 }
 
 /// Whether a report row is a charge that succeeded.

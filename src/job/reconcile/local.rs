@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -14,40 +15,49 @@ use crate::matching::recall::{ROUNDS_MAX, Wanted};
 use crate::matching::{ProviderRow, Recall, Window};
 use crate::store::{LocalQuery, LocalReader};
 
-use super::{Ctx, ReconcileError, Request, joined};
+use super::{Ctx, ReconcileError, joined};
 
 /// Where local charges come from.
 pub(super) enum LocalSide {
     /// `--local FILE`.
     File(Arc<LocalFile>),
-    /// A snapshot of the database.
-    Database(Box<LocalReader>),
+    /// A snapshot of the database, and the time in which charges are streamed from it.
+    Database(Box<LocalReader>, Window),
 }
 
-/// Opens what `--local` or `[[reconcile.local]]` names.
-pub(super) async fn open(ctx: &Ctx<'_>, request: &Request, head: &RunHead) -> Result<LocalSide, ReconcileError> {
+/// Opens the file that `--local` names.
+pub(super) async fn file(ctx: &Ctx<'_>, head: &RunHead, path: &Path) -> Result<LocalSide, ReconcileError> {
     let source = ctx.settings.local_for(&head.provider, &head.account);
-    if let Some(path) = &request.local {
-        let (path, source) = (path.clone(), source.cloned().unwrap_or_else(LocalSource::idem_charges));
-        let opened = spawn_blocking(move || LocalFile::open(&path, source.minor_units, &source.statuses));
-        return Ok(LocalSide::File(Arc::new(joined(opened.await)??)));
-    }
+    let (path, source) = (path.to_owned(), source.cloned().unwrap_or_else(LocalSource::idem_charges));
+    let opened = spawn_blocking(move || LocalFile::open(&path, source.minor_units, &source.statuses));
+    Ok(LocalSide::File(Arc::new(joined(opened.await)??)))
+}
+
+/// Opens a snapshot of what `[[reconcile.local]]` names, to be streamed for the time of `read`.
+pub(super) async fn database(ctx: &Ctx<'_>, head: &RunHead, read: Window) -> Result<LocalSide, ReconcileError> {
     let database = ctx.database.as_ref().ok_or(ReconcileError::NoLocalSide)?;
-    let source = source.ok_or_else(|| ReconcileError::NoLocalSource {
-        provider: head.provider.clone(),
-        account: head.account.clone(),
+    let source = ctx.settings.local_for(&head.provider, &head.account).ok_or_else(|| {
+        ReconcileError::NoLocalSource { provider: head.provider.clone(), account: head.account.clone() }
     })?;
     let query = LocalQuery::new(source, &head.provider, &head.account)?;
     let reader = database.store.local_reader(query, ctx.settings.statement_timeout).await?;
-    Ok(LocalSide::Database(Box::new(reader)))
+    Ok(LocalSide::Database(Box::new(reader), read))
 }
 
 impl LocalSide {
+    /// In which time charges are streamed; `None` when all are, as from a file.
+    pub(super) fn read(&self) -> Option<Window> {
+        match self {
+            Self::File(_) => None,
+            Self::Database(_, read) => Some(*read),
+        }
+    }
+
     /// Ends the snapshot.
     pub(super) async fn close(self) -> Result<(), ReconcileError> {
         match self {
             Self::File(_) => Ok(()),
-            Self::Database(reader) => Ok(reader.close().await?),
+            Self::Database(reader, _) => Ok(reader.close().await?),
         }
     }
 }
@@ -63,35 +73,31 @@ pub(super) struct Recalled {
 pub(super) async fn recall(
     report: &Arc<Report>,
     local: &mut LocalSide,
-    read: Window,
     match_key: MatchKey,
     recall: Recall,
 ) -> Result<Recalled, ReconcileError> {
     let mut recall = Arc::new(recall);
-    let mut provider = Vec::new();
+    let mut recalled = Recalled::default();
     // By id: the database is asked by several keys, and a charge may answer to more than one of them.
     let mut by_id: BTreeMap<String, Charge<'static>> = BTreeMap::new();
-    let mut charges = Vec::new();
-    let mut due = Wanted::default();
-    for round in 0..ROUNDS_MAX {
-        provider = entries(report, &recall).await?;
-        let wanting = Arc::get_mut(&mut recall).expect("the scan has given its reference back");
-        for row in &provider {
-            wanting.learn_entry(&row.entry);
+    let mut due = Wanted { read_again: true, ..Wanted::default() };
+    for _ in 0..ROUNDS_MAX {
+        if due.read_again {
+            recalled.provider = entries(report, &recall).await?;
         }
-        let fresh = wanting.take_fresh();
-        due.keys.extend(fresh.keys);
-        due.ids.extend(fresh.ids);
+        let wanting = Arc::get_mut(&mut recall).expect("the scan has given its reference back");
+        recalled.provider.iter().for_each(|row| wanting.learn_entry(&row.entry));
+        due.absorb(wanting.take_fresh());
         match local {
-            LocalSide::File(file) => charges = charges_of_file(file, &recall).await?,
-            LocalSide::Database(reader) => {
+            LocalSide::File(file) if due.read_again => recalled.local = charges_of_file(file, &recall).await?,
+            LocalSide::File(_) => {}
+            LocalSide::Database(reader, read) => {
                 let mut keep = |charge: Charge<'_>| {
                     by_id.insert(charge.charge_id.to_string(), charge.into_owned());
                 };
-                if round == 0 {
-                    let range = read.from..read.to;
+                if due.read_again {
                     reader
-                        .copy_all(range, |charge| {
+                        .copy_all(read.from..read.to, |charge| {
                             if recall.wants_charge(&charge) {
                                 keep(charge);
                             }
@@ -104,16 +110,20 @@ pub(super) async fn recall(
             }
         }
         let wanting = Arc::get_mut(&mut recall).expect("the scan has given its reference back");
-        for charge in charges.iter().chain(by_id.values()) {
-            wanting.learn_charge(charge);
+        recalled.local.iter().for_each(|charge| wanting.learn_charge(charge));
+        for charge in by_id.values() {
+            match local {
+                LocalSide::Database(_, read) if !read.contains(charge.created_at) => wanting.learn_stranger(charge),
+                _ => wanting.learn_charge(charge),
+            }
         }
         due = wanting.take_fresh();
         if due.is_empty() {
             break;
         }
     }
-    charges.extend(by_id.into_values());
-    Ok(Recalled { provider, local: charges })
+    recalled.local.extend(by_id.into_values());
+    Ok(recalled)
 }
 
 async fn entries(report: &Arc<Report>, recall: &Arc<Recall>) -> Result<Vec<ProviderRow>, ReconcileError> {

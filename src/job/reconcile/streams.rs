@@ -15,7 +15,7 @@ use crate::domain::charge::{Charge, MatchKey};
 use crate::domain::entry::RefusedRow;
 use crate::formats::{Item, Report};
 use crate::matching::tally::WRITTEN_MAX;
-use crate::matching::{Difference, KeyHasher, Leftover, LocalTally, ProviderTally, Route, Row, Side, Window};
+use crate::matching::{Difference, KeyHasher, Leftover, LocalTally, ProviderTally, Route, Row, Side};
 
 use super::local::LocalSide;
 use super::{ReconcileError, joined};
@@ -27,14 +27,34 @@ const BATCHES_MAX: usize = 8;
 
 /// What both streams left behind.
 pub(super) struct Streamed {
-    pub(super) provider: ProviderTally,
+    pub(super) report: ReportSide,
     pub(super) local: LocalTally,
     pub(super) leftover: Leftover,
     /// Rows without a match key, which the difference never saw.
     pub(super) keyless: u64,
+}
+
+/// What the report's stream left behind.
+pub(super) struct ReportSide {
+    pub(super) tally: ProviderTally,
+    keyless: u64,
     pub(super) refused: Vec<RefusedRow>,
     pub(super) refused_total: u64,
     pub(super) ignored_total: u64,
+}
+
+impl ReportSide {
+    /// Nothing to compare must not look like everything matched.
+    pub(super) fn require_rows(&self) -> Result<(), ReconcileError> {
+        match self.refused.first() {
+            Some(first) if self.tally.rows == 0 => Err(ReconcileError::NothingReadable {
+                rows: self.refused_total,
+                line: first.line,
+                reason: first.reason.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What is the same for both producers.
@@ -42,7 +62,6 @@ pub(super) struct Streamed {
 pub(super) struct Keying {
     pub(super) hasher: KeyHasher,
     pub(super) match_key: MatchKey,
-    pub(super) window: Window,
 }
 
 struct Batch {
@@ -51,11 +70,10 @@ struct Batch {
     last: Option<DateTime<Utc>>,
 }
 
-/// Streams the report and the charges of `read` against each other.
+/// Streams the report against the local charges.
 pub(super) async fn difference(
     report: &Arc<Report>,
     local: &mut LocalSide,
-    read: Window,
     keying: Keying,
     rows_expected: u64,
     progress: &ProgressBar,
@@ -63,39 +81,33 @@ pub(super) async fn difference(
     let (provider_sender, provider_receiver) = channel(BATCHES_MAX);
     let (local_sender, local_receiver) = channel(BATCHES_MAX);
     let (reading, bar) = (Arc::clone(report), progress.clone());
-    let provider = spawn_blocking(move || read_provider(&reading, keying, provider_sender, &bar));
+    let provider = spawn_blocking(move || {
+        let mut outgoing = Outgoing::new(provider_sender);
+        let side = read_report(&reading, keying, |row, at| outgoing.push(row, at, Some(&bar)))?;
+        // Nobody listening any more means that the other side has failed; its error is the one to tell.
+        let _ = outgoing.flush();
+        Ok::<_, ReconcileError>(side)
+    });
     let consumer = spawn_blocking(move || consume(provider_receiver, local_receiver, rows_expected));
-    let local = read_local(local, read, keying, local_sender).await;
+    let local = read_local(local, keying, local_sender).await;
     // A producer that failed has closed its channel, so the others end by themselves. The report's own error
     // comes first: it says what is wrong with the input.
     let leftover = joined(consumer.await)?;
     let report = joined(provider.await)??;
     let (local, local_keyless) = local?;
-    Ok(Streamed {
-        provider: report.tally,
-        local,
-        leftover,
-        keyless: report.keyless + local_keyless,
-        refused: report.refused,
-        refused_total: report.refused_total,
-        ignored_total: report.ignored_total,
-    })
+    Ok(Streamed { keyless: report.keyless + local_keyless, report, local, leftover })
 }
 
-/// What the report's stream left behind.
-struct ReportSide {
-    tally: ProviderTally,
-    keyless: u64,
-    refused: Vec<RefusedRow>,
-    refused_total: u64,
-    ignored_total: u64,
+/// Reads the report alone: its time must be known before charges can be asked for.
+pub(super) async fn survey(report: &Arc<Report>, keying: Keying) -> Result<ReportSide, ReconcileError> {
+    let reading = Arc::clone(report);
+    joined(spawn_blocking(move || read_report(&reading, keying, |_, _| ControlFlow::Continue(()))).await)?
 }
 
-fn read_provider(
+fn read_report(
     report: &Report,
     keying: Keying,
-    sender: Sender<Batch>,
-    progress: &ProgressBar,
+    mut compare: impl FnMut(Row, Option<DateTime<Utc>>) -> ControlFlow<()>,
 ) -> Result<ReportSide, ReconcileError> {
     let mut side = ReportSide {
         tally: ProviderTally::new(&keying.hasher, keying.match_key),
@@ -104,11 +116,10 @@ fn read_provider(
         refused_total: 0,
         ignored_total: 0,
     };
-    let mut outgoing = Outgoing::new(sender);
     report.read(&mut |item| {
         match item {
             Item::Entry { file, entry } => match side.tally.entry(file, &entry) {
-                Route::Compare(row) => return outgoing.push(row, entry.time_utc, Some(progress)),
+                Route::Compare(row) => return compare(row, entry.time_utc),
                 Route::Keyless => side.keyless += 1,
                 Route::Counted => {}
             },
@@ -122,18 +133,15 @@ fn read_provider(
         }
         ControlFlow::Continue(())
     })?;
-    // Nobody listening any more means that the other side has failed; its error is the one to tell.
-    let _ = outgoing.flush();
     Ok(side)
 }
 
 async fn read_local(
     local: &mut LocalSide,
-    read: Window,
     keying: Keying,
     sender: Sender<Batch>,
 ) -> Result<(LocalTally, u64), ReconcileError> {
-    let mut tally = LocalTally::new(&keying.hasher, keying.match_key, keying.window);
+    let mut tally = LocalTally::new(&keying.hasher, keying.match_key);
     let mut keyless = 0;
     match local {
         LocalSide::File(file) => {
@@ -154,7 +162,7 @@ async fn read_local(
                 .await,
             )?
         }
-        LocalSide::Database(reader) => {
+        LocalSide::Database(reader, read) => {
             let mut stream = reader.copy_out(read.from..read.to).await?;
             loop {
                 let mut batch = Batch { rows: Vec::with_capacity(BATCH_ROWS), last: None };

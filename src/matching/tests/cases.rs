@@ -29,7 +29,7 @@ fn no_order_of_two_local_and_two_provider_charges_cancels_silently() {
         for [l1, l2, p1, p2] in ids {
             let hasher = KeyHasher::new([9; 16]);
             let mut theirs = ProviderTally::new(&hasher, rules().match_key);
-            let mut ours = LocalTally::new(&hasher, rules().match_key, rules().window);
+            let mut ours = LocalTally::new(&hasher, rules().match_key);
             let mut difference = Difference::new(10);
             let mut charges = [local("k1", "r1", l1), local("k2", "r1", l2)].into_iter();
             let mut rows = [report(1, p1, "r1"), report(2, p2, "r1")].into_iter();

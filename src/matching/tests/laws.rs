@@ -214,7 +214,7 @@ fn memory_follows_the_skew_and_not_the_length() {
     use crate::matching::{Difference, KeyHasher, Row, Side};
     let hasher = KeyHasher::new([3; 16]);
     let mut difference = Difference::new(200_000);
-    let row = |i: u64| Row { key: hasher.key(&i.to_string()), facts: i, live: true };
+    let row = |i: u64| Row { key: hasher.key(&i.to_string()), id: None, facts: i, live: true };
     let mut held = 0;
     for i in 0..200_000 {
         difference.add(Side::Provider, row(i));

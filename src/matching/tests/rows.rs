@@ -136,7 +136,7 @@ impl Input {
     pub(super) fn run(&self, rules: &Rules, now: DateTime<Utc>) -> Result<Settled, Implausible> {
         let hasher = KeyHasher::new([42; 16]);
         let mut theirs = ProviderTally::new(&hasher, rules.match_key);
-        let mut ours = LocalTally::new(&hasher, rules.match_key, rules.window);
+        let mut ours = LocalTally::new(&hasher, rules.match_key);
         let mut difference = Difference::new(self.local.len() as u64);
         let (mut provider, mut local) =
             (self.provider.iter(), self.local.iter().filter(|charge| rules.was_read(charge.created_at)));
@@ -156,19 +156,29 @@ impl Input {
                 None => break,
             }
         }
-        let mut recall = Recall::new(&hasher, rules.match_key, difference.finish());
+        let mut recall = Recall::new(&hasher, rules.match_key, difference.finish(), theirs.loose > 0);
+        let streamed = |charge: &Charge<'static>| rules.was_read(charge.created_at);
         let (mut rows, mut charges) = self.wanted(&recall);
+        charges.retain(streamed);
         for _ in 0..ROUNDS_MAX {
-            for row in &rows {
-                recall.learn_entry(&row.entry);
-            }
+            rows.iter().for_each(|row| recall.learn_entry(&row.entry));
             for charge in &charges {
-                recall.learn_charge(charge);
+                if streamed(charge) {
+                    recall.learn_charge(charge);
+                } else {
+                    recall.learn_stranger(charge);
+                }
             }
-            if recall.take_fresh().is_empty() {
+            let fresh = recall.take_fresh();
+            if fresh.is_empty() {
                 break;
             }
-            (rows, charges) = self.wanted(&recall);
+            // Look-ups by index give every charge; the streams are read again only when that is said to be needed.
+            let (again, found) = self.wanted(&recall);
+            charges = found;
+            if fresh.read_again {
+                rows = again;
+            }
         }
         Self::settle(rules, now, &theirs, &ours, rows, charges)
     }
@@ -177,7 +187,7 @@ impl Input {
     pub(super) fn run_without_difference(&self, rules: &Rules, now: DateTime<Utc>) -> Result<Settled, Implausible> {
         let hasher = KeyHasher::new([1; 16]);
         let mut theirs = ProviderTally::new(&hasher, rules.match_key);
-        let mut ours = LocalTally::new(&hasher, rules.match_key, rules.window);
+        let mut ours = LocalTally::new(&hasher, rules.match_key);
         for row in &self.provider {
             theirs.entry(row.file, &row.entry);
         }
