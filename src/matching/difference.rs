@@ -126,10 +126,8 @@ impl Difference {
             Side::Local => &mut self.local_ids,
             Side::Provider => &mut self.provider_ids,
         };
-        if ids.may_contain(id) {
+        if ids.insert_new(id) {
             self.repeated.insert(id);
-        } else {
-            ids.insert(id);
         }
     }
 

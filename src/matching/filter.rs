@@ -43,10 +43,37 @@ impl Layer {
     }
 }
 
+impl Layer {
+    fn knows(&self, key: u128) -> bool {
+        let (block, bits) = self.place(key);
+        self.blocks[block].iter().zip(bits).all(|(word, bits)| word & bits == bits)
+    }
+}
+
 impl KeyFilter {
     /// For about so many keys.
     pub(super) fn new(keys: usize) -> Self {
         Self { layers: vec![Layer::new(keys)] }
+    }
+
+    /// Inserts the key and says whether it was known, at the price of one access to memory.
+    pub(super) fn insert_new(&mut self, key: u128) -> bool {
+        let (last, earlier) = self.layers.split_last_mut().expect("there is always a layer");
+        if last.room == 0 || earlier.iter().any(|layer| layer.knows(key)) {
+            let known = self.may_contain(key);
+            if !known {
+                self.insert(key);
+            }
+            return known;
+        }
+        let (block, bits) = last.place(key);
+        let mut known = true;
+        for (word, bits) in last.blocks[block].iter_mut().zip(bits) {
+            known &= *word & bits == bits;
+            *word |= bits;
+        }
+        last.room -= usize::from(!known);
+        known
     }
 
     pub(super) fn insert(&mut self, key: u128) {
@@ -64,10 +91,7 @@ impl KeyFilter {
     }
 
     pub(super) fn may_contain(&self, key: u128) -> bool {
-        self.layers.iter().any(|layer| {
-            let (block, bits) = layer.place(key);
-            layer.blocks[block].iter().zip(bits).all(|(word, bits)| word & bits == bits)
-        })
+        self.layers.iter().any(|layer| layer.knows(key))
     }
 }
 
@@ -84,6 +108,7 @@ mod tests {
             let key = |i: u32| hasher.key(&i.to_string());
             (0..100_000).for_each(|i| filter.insert(key(i)));
             assert!((0..100_000).all(|i| filter.may_contain(key(i))));
+            assert!((0..100_000).all(|i| filter.insert_new(key(i))), "known by the other way in, too");
             let wrong = (100_000..200_000).filter(|&i| filter.may_contain(key(i))).count();
             assert!(wrong < 1_000, "{wrong} of 100,000 foreign keys taken for known");
         }
