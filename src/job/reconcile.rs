@@ -224,7 +224,7 @@ fn head(ctx: &Ctx<'_>, request: &Request, report: &Report) -> RunHead {
         duration_ms: 0,
         grace_hours: u32::try_from(ctx.settings.grace.as_secs() / 3600).unwrap_or(u32::MAX),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        not_compared: vec!["refunds, disputes, fees and payouts: counted and summed, not compared".to_owned()],
+        not_compared: vec!["refunds, disputes, fees and payouts (counted and summed by kind)".to_owned()],
     }
 }
 
