@@ -157,7 +157,7 @@ fn one_bad_row_is_refused_with_its_place_and_the_rest_goes_on() {
         "7 refused - \"\\\"ch_6\\\"x,r6,1.00,EUR,paid,\": text behind a closing quote",
         "8 refused provider_id \"\": neither a provider id nor a reference: a total, or a damaged row",
         "9 refused amount \"\": blank amount",
-        "10 refused amount \"**** **** **** 4242\": not a decimal number (currency EUR)",
+        "10 refused amount \"4242 42** **** 4242\": not a decimal number (currency EUR)",
         "11 r10 Charge Some(100) Succeeded",
     ];
     assert_eq!(generic(rows), expected);
