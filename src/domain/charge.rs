@@ -33,7 +33,25 @@ pub struct Charge<'a> {
     pub created_at: DateTime<Utc>,
 }
 
+/// By what a local charge can be found: enough to pass over it before it is read in full.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "the charge's own fields")]
+pub struct ChargeNames<'a> {
+    pub idempotency_key: Option<&'a str>,
+    pub merchant_reference: Option<&'a str>,
+    pub provider_id: Option<&'a str>,
+}
+
 impl<'a> Charge<'a> {
+    /// By what it can be found.
+    pub fn names(&self) -> ChargeNames<'_> {
+        ChargeNames {
+            idempotency_key: self.idempotency_key.as_deref(),
+            merchant_reference: self.merchant_reference.as_deref(),
+            provider_id: self.provider_id.as_deref(),
+        }
+    }
+
     /// Copies what is borrowed, so that the charge outlives its row.
     pub fn into_owned(self) -> Charge<'static> {
         let own = |text: Option<Cow<'a, str>>| text.map(|t| Cow::Owned(t.into_owned()));

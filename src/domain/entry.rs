@@ -180,6 +180,15 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// What can be seen of a report row before it is read in full: enough to pass over it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peek<'a> {
+    /// The merchant's reference.
+    pub reference: Option<&'a str>,
+    /// Every id that may name the payment.
+    pub ids: [Option<&'a str>; 2],
+}
+
 /// A record of a report that could not be read: kept with its place and its text, never guessed at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedRow {

@@ -146,8 +146,9 @@ pub(super) fn wanted(declared: &GenericFormat, reading: &Reading) -> Vec<Wanted>
 
 /// What a status word means, the operator's words first (they are lower case).
 pub(super) fn status_word(own: &BTreeMap<String, GenericStatus>, text: &str) -> Option<GenericStatus> {
+    // Nearly all words are lower case already, and this runs once a row.
     if !own.is_empty()
-        && let Some(status) = own.get(&text.to_lowercase())
+        && let Some(status) = own.get(text).or_else(|| own.get(&text.to_lowercase()))
     {
         return Some(*status);
     }
@@ -159,6 +160,9 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
     let provider_id = row.id(PROVIDER_ID)?;
     let reference = row.merchant_reference()?;
     let parent_id = row.id(PARENT)?;
+    if !emit.is_asked(reference.as_deref(), [provider_id.as_deref(), parent_id.as_deref()]) {
+        return Ok(());
+    }
     let currency = row.currency(CURRENCY)?;
     let amount = amount(row, declared, currency)?;
 

@@ -10,7 +10,7 @@ use encoding_rs::Encoding;
 
 use crate::config::Reading;
 use crate::config::settings::GenericStatus;
-use crate::domain::charge::Charge;
+use crate::domain::charge::{Charge, ChargeNames};
 use crate::domain::entry::Status;
 use crate::domain::money::{Currency, MinorUnits, NumberStyle};
 use crate::domain::run::ReportFile;
@@ -120,6 +120,15 @@ impl LocalFile {
 
     /// Reads all charges until `on` breaks. Can be called again; a file that has changed is an error.
     pub fn read(&self, on: &mut dyn FnMut(Charge<'_>) -> ControlFlow<()>) -> Result<(), ReportError> {
+        self.read_some(&|_| true, on)
+    }
+
+    /// Reads the charges that are `asked` for by their names, until `on` breaks.
+    pub fn read_some(
+        &self,
+        asked: &dyn Fn(&ChargeNames<'_>) -> bool,
+        on: &mut dyn FnMut(Charge<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReportError> {
         let text = Text::new(&self.source, self.encoding);
         let mut records = Records::new(&self.source.name, text, self.delimiter);
         let mut at_titles = true;
@@ -137,18 +146,36 @@ impl LocalFile {
             } else if record.len() != width {
                 Err(whole(&record, &format!("the record has {} cells, the title line has {width}", record.len())))
             } else {
-                record.bad_text().map_or(Ok(()), |at| Err(bad_text(&record, at, &self.titles)))
+                Ok(())
             };
             let row = Row::new(record, &self.titles, &self.places.slots, &[], &self.rules);
-            let charge = sound.and_then(|()| self.charge(&row)).map_err(|fault| self.local_row(line, fault))?;
-            if on(charge).is_break() {
+            let is_text = || match row.is_text() {
+                true => Ok(()),
+                false => Err(bad_text(&record, record.bad_text().unwrap_or_default(), &self.titles)),
+            };
+            let charge = sound
+                .and_then(|()| is_text())
+                .and_then(|()| self.charge(&row, asked))
+                .map_err(|fault| self.local_row(line, fault))?;
+            if charge.is_some_and(|charge| on(charge).is_break()) {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    fn charge<'a>(&self, row: &Row<'a>) -> Result<Charge<'a>, Fault> {
+    /// The charge of a row; `None` when it is not asked for.
+    fn charge<'a>(&self, row: &Row<'a>, asked: &dyn Fn(&ChargeNames<'_>) -> bool) -> Result<Option<Charge<'a>>, Fault> {
+        let (idempotency_key, merchant_reference) = (row.id(KEY)?, row.id(REFERENCE)?);
+        let provider_id = row.id(PROVIDER_ID)?;
+        let names = ChargeNames {
+            idempotency_key: idempotency_key.as_deref(),
+            merchant_reference: merchant_reference.as_deref(),
+            provider_id: provider_id.as_deref(),
+        };
+        if !asked(&names) {
+            return Ok(None);
+        }
         let charge_id = row.id(CHARGE_ID)?.ok_or_else(|| row.fault(CHARGE_ID, "blank charge_id"))?;
         let currency = row.currency(CURRENCY)?;
         let amount_minor = self.minor(row, AMOUNT, currency)?.ok_or_else(|| row.fault(AMOUNT, "blank amount_minor"))?;
@@ -163,18 +190,18 @@ impl LocalFile {
             GenericStatus::Is(status) => (status, refunded),
             GenericStatus::Refunded => (Status::Succeeded, refunded.or(Some(amount_minor))),
         };
-        Ok(Charge {
+        Ok(Some(Charge {
             charge_id,
-            idempotency_key: row.id(KEY)?,
-            merchant_reference: row.id(REFERENCE)?,
-            provider_id: row.id(PROVIDER_ID)?,
+            idempotency_key,
+            merchant_reference,
+            provider_id,
             amount_minor,
             currency,
             status,
             status_raw: Cow::Borrowed(status_raw),
             refunded_minor,
             created_at,
-        })
+        }))
     }
 
     fn minor(&self, row: &Row<'_>, column: usize, currency: Currency) -> Result<Option<i64>, Fault> {

@@ -69,12 +69,10 @@ impl<'a> Record<'a> {
         if field.written_out { &self.written_out[field.from..field.to] } else { &self.raw[field.from..field.to] }
     }
 
-    /// The record and its written-out cells as text; both empty where the record is not UTF-8.
-    pub(super) fn as_text(&self) -> (&'a str, &'a str) {
-        match (std::str::from_utf8(self.raw), std::str::from_utf8(self.written_out)) {
-            (Ok(raw), Ok(written_out)) => (raw, written_out),
-            _ => ("", ""),
-        }
+    /// The record and its written-out cells as text; `None` where the record is not UTF-8.
+    pub(super) fn as_text(&self) -> Option<(&'a str, &'a str)> {
+        let written_out = if self.written_out.is_empty() { "" } else { std::str::from_utf8(self.written_out).ok()? };
+        Some((std::str::from_utf8(self.raw).ok()?, written_out))
     }
 
     /// A cell of what [`Record::as_text`] gave: cells end at ASCII bytes, so text is never split within a character.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use encoding_rs::Encoding;
 
 use crate::config::settings::DateOrder;
-use crate::domain::entry::DatedBy;
+use crate::domain::entry::{DatedBy, Peek};
 use crate::domain::money::NumberStyle;
 use crate::domain::run::ReportFile;
 
@@ -149,19 +149,36 @@ impl Report {
     /// thrown away.
     pub fn read(&self, on: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>) -> Result<(), ReportError> {
         let mut emit = Emit::new(on);
+        self.scan(&mut emit)?;
+        if !emit.stopped {
+            let late = emit.finish();
+            self.late_notes.get_or_init(|| late);
+        }
+        Ok(())
+    }
+
+    /// Reads again after [`Report::read`] and hands over at least the rows that are `asked` for: formats may save
+    /// the work of reading others in full.
+    pub fn read_some(
+        &self,
+        asked: &dyn Fn(&Peek<'_>) -> bool,
+        on: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReportError> {
+        self.scan(&mut Emit::only(on, asked))
+    }
+
+    fn scan(&self, emit: &mut Emit<'_>) -> Result<(), ReportError> {
         for (file, part) in self.parts.iter().enumerate() {
             emit.file = file;
             if self.layout.extra.envelope {
-                paypal_settlement::scan(part, &mut emit)?;
+                paypal_settlement::scan(part, emit)?;
             } else {
-                scan::scan(self.layout, part, &mut emit)?;
+                scan::scan(self.layout, part, emit)?;
             }
             if emit.stopped {
                 return Ok(());
             }
         }
-        let late = emit.finish();
-        self.late_notes.get_or_init(|| late);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::config::settings::{DateOrder, GenericFormat};
-use crate::domain::entry::{Entry, EntryKind, IgnoredLine, RefusedRow, Status};
+use crate::domain::entry::{Entry, EntryKind, IgnoredLine, Peek, RefusedRow, Status};
 use crate::domain::money::{AmountError, Currency, NumberStyle, format_minor, parse_minor};
 
 use super::mask::masked;
@@ -43,7 +43,7 @@ pub(super) struct Fault {
 /// One record of a report. Made per record, costs nothing.
 pub(super) struct Row<'a> {
     pub(super) record: Record<'a>,
-    text: (&'a str, &'a str),
+    text: Option<(&'a str, &'a str)>,
     /// Titles as printed.
     pub(super) titles: &'a [String],
     slots: &'a [Option<usize>],
@@ -55,7 +55,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A record of the right width and of UTF-8, seen through the places of its columns.
+    /// A record of the right width, seen through the places of its columns. Look at [`Row::is_text`] first.
     pub(super) fn new(
         record: Record<'a>,
         titles: &'a [String],
@@ -66,13 +66,18 @@ impl<'a> Row<'a> {
         Self { record, text: record.as_text(), titles, slots, reference, rules, guarded: Cell::new(false) }
     }
 
+    /// Whether the record is UTF-8; when not, its cells read as empty.
+    pub(super) fn is_text(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// The cell's text, trimmed; empty when the file has no such column.
     pub(super) fn text(&self, column: usize) -> &'a str {
         self.slots[column].map_or("", |at| self.cell(at))
     }
 
     fn cell(&self, at: usize) -> &'a str {
-        let text = self.record.cell_in(self.text, at);
+        let text = self.record.cell_in(self.text.unwrap_or_default(), at);
         // Nearly no cell is padded, and a look at both ends is cheaper than trimming.
         match text.as_bytes() {
             [b'!'..=b'~'] | [b'!'..=b'~', .., b'!'..=b'~'] => text,
@@ -188,6 +193,8 @@ const BATCHES_MAX: usize = 1000;
 pub(super) struct Emit<'o> {
     pub(super) file: usize,
     pub(super) on: &'o mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    /// Which rows are asked for; `None` for all.
+    asked: Option<&'o dyn Fn(&Peek<'_>) -> bool>,
     /// The receiver has had enough.
     pub(super) stopped: bool,
     /// Sums that should come to zero, per batch and currency, minor units.
@@ -202,7 +209,21 @@ impl<'o> Emit<'o> {
     /// Sends rows to `on`.
     pub(super) fn new(on: &'o mut dyn FnMut(Item<'_>) -> ControlFlow<()>) -> Self {
         let whole_report = Tally::default();
-        Self { file: 0, on, stopped: false, batches: BTreeMap::new(), whole_report, late: Vec::new() }
+        Self { file: 0, on, asked: None, stopped: false, batches: BTreeMap::new(), whole_report, late: Vec::new() }
+    }
+
+    /// The same, where only some rows are asked for.
+    pub(super) fn only(
+        on: &'o mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+        asked: &'o dyn Fn(&Peek<'_>) -> bool,
+    ) -> Self {
+        Self { asked: Some(asked), ..Self::new(on) }
+    }
+
+    /// Whether a row of which this much is known is asked for. A format may skip the work of reading the rest when
+    /// it is not, and need not: the receiver looks again.
+    pub(super) fn is_asked(&self, reference: Option<&str>, ids: [Option<&str>; 2]) -> bool {
+        self.asked.is_none_or(|asked| asked(&Peek { reference, ids }))
     }
 
     /// Hands over an entry.

@@ -45,12 +45,14 @@ fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit
     } else if !right_width {
         let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
         emit.refused(record.line, whole(&record, &reason));
-    } else if let Some(at) = record.bad_text() {
-        emit.refused(record.line, bad_text(&record, at, &plan.titles));
     } else if is_title_line(&record, &plan.titles) {
         emit.ignored(record.line, "the title line again: joined files");
     } else {
         let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, &part.rules);
+        if !row.is_text() {
+            let at = record.bad_text().unwrap_or_default();
+            return emit.refused(record.line, bad_text(&record, at, &plan.titles));
+        }
         let read = same_in_twins(&row, &plan.places.twins).and_then(|()| (layout.read_row)(&row, emit));
         if let Err(fault) = read {
             emit.refused(record.line, fault);

@@ -6,7 +6,7 @@ use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher13Wide};
 use std::hash::Hasher;
 
-use crate::domain::charge::{Charge, MatchKey};
+use crate::domain::charge::{Charge, ChargeNames, MatchKey};
 use crate::domain::entry::{Entry, EntryKind, Status};
 use crate::domain::money::Currency;
 
@@ -113,14 +113,19 @@ pub fn entry_key<'a>(entry: &'a Entry<'_>, match_key: MatchKey) -> Option<&'a st
 
 /// The match key of a local charge; `None` when it has none.
 pub fn charge_key<'a>(charge: &'a Charge<'_>, match_key: MatchKey) -> Option<&'a str> {
+    name_key(&charge.names(), match_key)
+}
+
+/// The match key among the names of a local charge.
+pub(super) fn name_key<'a>(names: &ChargeNames<'a>, match_key: MatchKey) -> Option<&'a str> {
     present(match match_key {
-        MatchKey::MerchantReference => charge.merchant_reference.as_deref(),
-        MatchKey::IdempotencyKey => charge.idempotency_key.as_deref(),
-        MatchKey::ProviderId => charge.provider_id.as_deref(),
+        MatchKey::MerchantReference => names.merchant_reference,
+        MatchKey::IdempotencyKey => names.idempotency_key,
+        MatchKey::ProviderId => names.provider_id,
     })
 }
 
 /// An empty text is no key and no id.
-fn present(text: Option<&str>) -> Option<&str> {
+pub(super) fn present(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

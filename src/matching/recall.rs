@@ -4,11 +4,11 @@
 //! twice. Those name further keys and ids, to be looked up by index where that is possible; the streams themselves
 //! are read again only when a row has come up that their first reading could not ask for.
 
-use crate::domain::charge::{Charge, MatchKey};
-use crate::domain::entry::Entry;
+use crate::domain::charge::{Charge, ChargeNames, MatchKey};
+use crate::domain::entry::{Entry, Peek};
 
 use super::difference::{Hashes, Leftover};
-use super::hash::{KeyHasher, charge_key, charge_payment_id, entry_key, payment_id};
+use super::hash::{KeyHasher, charge_key, charge_payment_id, entry_key, name_key, payment_id, present};
 use super::tally::takes_part;
 
 /// Readings after which a run goes on with what it has. Chains of references and ids this long are no payments.
@@ -78,10 +78,23 @@ impl Recall {
         self.wants(key, payment_id(entry), key.is_none() && takes_part(entry.kind))
     }
 
+    /// Whether a report row of which only this is known may be wanted: never no where [`Recall::wants_entry`] says
+    /// yes.
+    pub fn may_want(&self, row: &Peek<'_>) -> bool {
+        let (key, is_keyless) = match self.match_key {
+            MatchKey::ProviderId => (None, row.ids.iter().all(Option::is_none)),
+            MatchKey::MerchantReference | MatchKey::IdempotencyKey => (row.reference, row.reference.is_none()),
+        };
+        let any_id = |wants: &dyn Fn(&str) -> bool| row.ids.into_iter().flatten().any(wants);
+        self.wants(key, None, is_keyless)
+            || any_id(&|id| self.wants(None, Some(id), false))
+            || (self.match_key == MatchKey::ProviderId && any_id(&|id| self.wants(Some(id), None, false)))
+    }
+
     /// Whether this local charge is wanted: its key or its payment is open, or it has no key.
-    pub fn wants_charge(&self, charge: &Charge<'_>) -> bool {
-        let key = charge_key(charge, self.match_key);
-        self.wants(key, charge_payment_id(charge), key.is_none())
+    pub fn wants_charge(&self, names: &ChargeNames<'_>) -> bool {
+        let key = name_key(names, self.match_key);
+        self.wants(key, present(names.provider_id), key.is_none())
     }
 
     /// Learns the key and the payment of a report row that was read again.

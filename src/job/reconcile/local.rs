@@ -98,7 +98,7 @@ pub(super) async fn recall(
                 if due.read_again {
                     reader
                         .copy_all(read.from..read.to, |charge| {
-                            if recall.wants_charge(&charge) {
+                            if recall.wants_charge(&charge.names()) {
                                 keep(charge);
                             }
                             ControlFlow::Continue(())
@@ -131,7 +131,7 @@ async fn entries(report: &Arc<Report>, recall: &Arc<Recall>) -> Result<Vec<Provi
     joined(
         spawn_blocking(move || {
             let mut rows = Vec::new();
-            report.read(&mut |item| {
+            report.read_some(&|row| recall.may_want(row), &mut |item| {
                 if let Item::Entry { file, entry } = item
                     && recall.wants_entry(&entry)
                 {
@@ -150,10 +150,8 @@ async fn charges_of_file(file: &Arc<LocalFile>, recall: &Arc<Recall>) -> Result<
     joined(
         spawn_blocking(move || {
             let mut rows = Vec::new();
-            file.read(&mut |charge| {
-                if recall.wants_charge(&charge) {
-                    rows.push(charge.into_owned());
-                }
+            file.read_some(&|names| recall.wants_charge(names), &mut |charge| {
+                rows.push(charge.into_owned());
                 ControlFlow::Continue(())
             })?;
             Ok(rows)

@@ -200,7 +200,7 @@ impl Input {
     fn wanted(&self, recall: &Recall) -> (Vec<ProviderRow>, Vec<Charge<'static>>) {
         (
             self.provider.iter().filter(|row| recall.wants_entry(&row.entry)).cloned().collect(),
-            self.local.iter().filter(|charge| recall.wants_charge(charge)).cloned().collect(),
+            self.local.iter().filter(|charge| recall.wants_charge(&charge.names())).cloned().collect(),
         )
     }
 
