@@ -13,7 +13,6 @@ use crate::config::settings::GenericStatus;
 use crate::domain::charge::{Charge, ChargeNames};
 use crate::domain::entry::Status;
 use crate::domain::money::{Currency, MinorUnits, NumberStyle};
-use crate::domain::run::ReportFile;
 
 use super::Format;
 use super::error::ReportError;
@@ -64,7 +63,7 @@ pub struct LocalFile {
 
 impl fmt::Debug for LocalFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalFile").field("file", &self.file()).finish_non_exhaustive()
+        f.debug_struct("LocalFile").field("name", &self.source.name).finish_non_exhaustive()
     }
 }
 
@@ -75,7 +74,7 @@ impl LocalFile {
         minor_units: MinorUnits,
         statuses: &BTreeMap<String, GenericStatus>,
     ) -> Result<Self, ReportError> {
-        let source = Source::open(path)?;
+        let source = Source::open_unnamed(path)?;
         let encoding = encoding(&source, None)?;
         let wanted = Wanted::of(COLUMNS);
         let mut nearest = (Vec::new(), Vec::new());
@@ -106,16 +105,6 @@ impl LocalFile {
         }
         let (missing, seen) = nearest;
         Err(ReportError::LocalTitles { name: source.name, missing: missing.join(", "), seen: shown(&seen) })
-    }
-
-    /// Name, size and hash of the file.
-    pub fn file(&self) -> ReportFile {
-        ReportFile { name: self.source.name.clone(), bytes: self.source.bytes, sha256: self.source.sha256.clone() }
-    }
-
-    /// Whether the file says what was refunded.
-    pub fn has_refunded(&self) -> bool {
-        self.places.slots[REFUNDED].is_some()
     }
 
     /// Reads all charges until `on` breaks. Can be called again; a file that has changed is an error.

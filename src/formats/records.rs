@@ -164,7 +164,7 @@ impl<'n, R: Read> Records<'n, R> {
             if matches!(state, State::Bare) {
                 // Most bytes of a report: nothing to decide until the cell ends.
                 let rest = &self.buffer[at..self.end];
-                at += rest.iter().position(|&b| b == self.delimiter || b == b'\n').unwrap_or(rest.len());
+                at += memchr::memchr2(self.delimiter, b'\n', rest).unwrap_or(rest.len());
                 if at == self.end {
                     continue;
                 }

@@ -30,7 +30,7 @@ pub(super) struct Source {
     file: File,
     /// Bytes, unpacked.
     pub(super) bytes: u64,
-    /// SHA-256 of the unpacked bytes, hex.
+    /// SHA-256 of the unpacked bytes, hex; empty where nobody asks for it.
     pub(super) sha256: String,
     /// A cheap check that a later scan reads the same bytes.
     crc: u32,
@@ -39,6 +39,15 @@ pub(super) struct Source {
 impl Source {
     /// Opens a path, `-` being standard input, and reads it through once.
     pub(super) fn open(path: &Path) -> Result<Self, ReportError> {
+        Self::look(path, Some(Sha256::new()))
+    }
+
+    /// The same for a file whose name in the world does not matter.
+    pub(super) fn open_unnamed(path: &Path) -> Result<Self, ReportError> {
+        Self::look(path, None)
+    }
+
+    fn look(path: &Path, mut sha: Option<Sha256>) -> Result<Self, ReportError> {
         let (name, file) = if path == Path::new("-") {
             let name = "standard input".to_owned();
             let file = spool(&name, io::stdin().lock(), None)?;
@@ -48,20 +57,22 @@ impl Source {
         };
         let file = unpack(&name, file)?;
         let mut source = Self { name, file, bytes: 0, sha256: String::new(), crc: 0 };
-        let (mut sha, mut crc, mut chunk) = (Sha256::new(), Crc::new(), vec![0; CHUNK]);
+        let (mut crc, mut chunk) = (Crc::new(), vec![0; CHUNK]);
         loop {
             let read = source.file.read_at(&mut chunk, source.bytes).map_err(|e| unreadable(&source.name, e))?;
             if read == 0 {
                 break;
             }
-            sha.update(&chunk[..read]);
+            if let Some(sha) = &mut sha {
+                sha.update(&chunk[..read]);
+            }
             crc.update(&chunk[..read]);
             source.bytes += read as u64;
             if source.bytes > BYTES_MAX {
                 return Err(too_large(&source.name));
             }
         }
-        source.sha256 = hex(&sha.finalize());
+        source.sha256 = sha.map_or_else(String::new, |sha| hex(&sha.finalize()));
         source.crc = crc.sum();
         Ok(source)
     }
