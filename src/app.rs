@@ -62,9 +62,14 @@ async fn until_stopped(command: impl Future<Output = anyhow::Result<Exit>>) -> a
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
         result = command => result,
-        _ = interrupt.recv() => Ok(Exit::Interrupted),
-        _ = terminate.recv() => Ok(Exit::Terminated),
+        _ = interrupt.recv() => Ok(stopped("SIGINT", Exit::Interrupted)),
+        _ = terminate.recv() => Ok(stopped("SIGTERM", Exit::Terminated)),
     }
+}
+
+fn stopped(signal: &str, exit: Exit) -> Exit {
+    tracing::warn!(exit = exit.code(), "stopped by {signal}; what was committed is whole, the rest was not written");
+    exit
 }
 
 /// Says once what went wrong and gives it its code.
@@ -113,7 +118,7 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Exit> {
         }
         Command::Migrate(arguments) => {
             let settings = config::load(global.config.as_deref(), environment)?;
-            let session = Session::open(&global, settings, environment).await?;
+            let session = Session::open_as_is(&global, settings, environment).await?;
             operator::migrate::run(session.store()?, arguments.dry_run, &mut io::stdout()).await?;
             Ok(Exit::Done)
         }
@@ -151,11 +156,21 @@ struct Session {
     settings: Settings,
     store: Option<Store>,
     /// Lives as long as the session; its drop stops the server.
-    _server: Option<LocalPostgres>,
+    server: Option<LocalPostgres>,
 }
 
 impl Session {
-    async fn open(global: &Global, mut settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
+    /// Connects; the schema of a private server is brought up to date.
+    async fn open(global: &Global, settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
+        let session = Self::open_as_is(global, settings, environment).await?;
+        if let (Some(store), true) = (&session.store, session.server.is_some()) {
+            store.migrate(false).await?;
+        }
+        Ok(session)
+    }
+
+    /// Connects, and changes nothing.
+    async fn open_as_is(global: &Global, mut settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
         let mut server = None;
         if let Some(folder) = global.local_postgres.clone() {
             let around = surroundings(environment);
@@ -167,10 +182,7 @@ impl Session {
             Some(url) => Some(Store::connect(url).await?),
             None => None,
         };
-        if let (Some(store), true) = (&store, server.is_some()) {
-            store.migrate(false).await?;
-        }
-        Ok(Self { settings, store, _server: server })
+        Ok(Self { settings, store, server })
     }
 
     fn store(&self) -> anyhow::Result<&Store> {
@@ -242,7 +254,8 @@ fn tell(done: &Done, ctx: &Ctx<'_>, global: &Global, arguments: &Reconcile) -> a
         tracing::info!(run_id, "already reconciled: nothing was written to the database");
     }
     if let Some(error) = &done.files_failed {
-        tracing::error!(run_id, "the run is saved and its files are not: {error}; the same call writes them");
+        let saved = if ctx.database.is_some() { "the run is saved and its files are not" } else { "no file was kept" };
+        tracing::error!(run_id, "{saved}: {error}; the same call writes them");
         return Ok(Exit::DeliveryFailed);
     }
     Ok(if arguments.exit_code && done.found.breaks() > 0 { Exit::Findings } else { Exit::Done })

@@ -133,7 +133,7 @@ pub struct Demo {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub charges: u32,
 
-    /// Folder for the database, the provider's file and the reports; a temporary one when not given
+    /// Folder for the provider's file and the reports; ./idem-jobs-demo when not given
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -92,12 +92,15 @@ fn of_report(error: &ReportError) -> Exit {
 fn of_reconcile(error: &ReconcileError) -> Exit {
     match error {
         ReconcileError::Report(error) => of_report(error),
-        ReconcileError::Implausible(_) | ReconcileError::NothingReadable { .. } => Exit::ReportRefused,
-        ReconcileError::Window(_) => Exit::Usage,
-        ReconcileError::Store(_) => Exit::Database,
-        ReconcileError::NoLocalSide | ReconcileError::NoLocalSource { .. } | ReconcileError::NoReportsFolder(_) => {
-            Exit::Config
+        ReconcileError::Implausible(_) | ReconcileError::NothingReadable { .. } | ReconcileError::NoRows => {
+            Exit::ReportRefused
         }
+        ReconcileError::Window(_) | ReconcileError::Local(_) => Exit::Usage,
+        ReconcileError::Store(_) => Exit::Database,
+        ReconcileError::NoLocalSide
+        | ReconcileError::NoLocalSource { .. }
+        | ReconcileError::RepeatedCharge { .. }
+        | ReconcileError::NoReportsFolder(_) => Exit::Config,
         ReconcileError::Busy { .. } => Exit::Busy,
         ReconcileError::DoesNotAddUp { .. } | ReconcileError::Thread(_) => Exit::Unexpected,
     }

@@ -24,7 +24,7 @@ use sqlx::migrate::MigrateDatabase as _;
 
 use account::Account;
 use folder::Folder;
-use server::Server;
+use server::{PORT, Server};
 
 pub use error::LocalPostgresError;
 
@@ -106,18 +106,19 @@ impl LocalPostgres {
     pub fn url(&self, database: &str) -> String {
         let socket_dir = self.folder.socket_dir();
         format!(
-            "postgres://{SUPERUSER}@localhost/{}?host={}&sslmode=disable",
+            "postgres://{SUPERUSER}@localhost:{PORT}/{}?host={}&sslmode=disable",
             percent_encoded(database.as_bytes()),
             percent_encoded(socket_dir.as_os_str().as_encoded_bytes()),
         )
     }
 
-    /// Creates an empty database and returns its connection string.
+    /// Creates the database unless it is there, and returns its connection string.
     pub async fn create_database(&self, database: &str) -> Result<String, LocalPostgresError> {
         let url = self.url(database);
-        sqlx::Postgres::create_database(&url)
-            .await
-            .map_err(|source| LocalPostgresError::CreateDatabase { database: database.to_owned(), source })?;
+        let failed = |source| LocalPostgresError::CreateDatabase { database: database.to_owned(), source };
+        if !sqlx::Postgres::database_exists(&url).await.map_err(failed)? {
+            sqlx::Postgres::create_database(&url).await.map_err(failed)?;
+        }
         Ok(url)
     }
 

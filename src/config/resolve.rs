@@ -202,7 +202,7 @@ fn format(check: &mut Check<'_>, key: &str, entry: &file::Format) -> GenericForm
             parent,
         },
         minor_units: check.text(&format!("{key}.unit"), entry.unit.as_ref(), unit).unwrap_or_default(),
-        kinds: check.words(&format!("{key}.kinds"), &entry.kinds, str::to_owned, |text| {
+        kinds: check.words(&format!("{key}.kinds"), &entry.kinds, str::to_lowercase, |text| {
             word(text, "a kind such as charge, refund, chargeback, fee, payout or adjustment")
         }),
         statuses: check.words(&format!("{key}.statuses"), &entry.statuses, str::to_lowercase, self::status),

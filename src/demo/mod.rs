@@ -34,6 +34,11 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let folder = arguments.dir.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let lock =
+        fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write in {}", folder.display()))?;
+    if lock.try_lock().is_err() {
+        bail!("another demo works in {}; give this one a folder of its own with --dir", folder.display());
+    }
     let begun = Instant::now();
 
     say("Starting a private PostgreSQL (nothing of yours is touched)")?;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::mask::mask_card_numbers;
 use super::money::Currency;
 
 /// What a report row is about. Every row lands in a known kind or in review.
@@ -148,6 +149,26 @@ impl<'a> Entry<'a> {
             (Some(minor), Some(currency)) => (Some(minor), currency),
             _ => (self.amount_minor, self.currency),
         }
+    }
+
+    /// The row as people may see it: card numbers in its texts masked.
+    #[must_use]
+    pub fn masked(mut self) -> Self {
+        let texts = [
+            &mut self.reference,
+            &mut self.provider_id,
+            &mut self.parent_id,
+            &mut self.entry_id,
+            &mut self.modification_reference,
+            &mut self.status_raw,
+            &mut self.type_raw,
+        ];
+        for text in texts.into_iter().flatten() {
+            if let Cow::Owned(masked) = mask_card_numbers(text) {
+                *text = Cow::Owned(masked);
+            }
+        }
+        self
     }
 
     /// Copies what is borrowed, so that the row outlives its record.

@@ -122,6 +122,11 @@ impl Report {
         self.parts[0].plan.dated_by
     }
 
+    /// Whether the format proves by its own counts that a report without rows is complete.
+    pub fn proves_empty(&self) -> bool {
+        self.layout.extra.envelope
+    }
+
     /// The files in the order given, with size and hash of their unpacked bytes.
     pub fn files(&self) -> &[ReportFile] {
         &self.files

@@ -84,6 +84,28 @@ impl Source {
         Ok(head)
     }
 
+    /// Whether all of it is UTF-8.
+    pub(super) fn is_utf8(&self) -> Result<bool, ReportError> {
+        let (mut chunk, mut kept, mut at) = (vec![0; CHUNK], 0, 0);
+        loop {
+            let read = self.file.read_at(&mut chunk[kept..], at).map_err(|e| unreadable(&self.name, e))?;
+            at += read as u64;
+            let filled = kept + read;
+            match std::str::from_utf8(&chunk[..filled]) {
+                Ok(_) => kept = 0,
+                // A character that goes on in the next chunk.
+                Err(error) if error.error_len().is_none() && read > 0 => {
+                    chunk.copy_within(error.valid_up_to()..filled, 0);
+                    kept = filled - error.valid_up_to();
+                }
+                Err(_) => return Ok(false),
+            }
+            if read == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Reads from the beginning. At the end the bytes are compared with those of the first look.
     pub(super) fn reader(&self) -> Bytes<'_> {
         Bytes { source: self, at: 0, crc: Crc::new() }

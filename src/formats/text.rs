@@ -51,6 +51,8 @@ pub(super) fn encoding(source: &Source, stated: Option<&str>) -> Result<&'static
         [0xff, 0xfe, ..] => UTF_16LE,
         [0xfe, 0xff, ..] => UTF_16BE,
         [0xef, 0xbb, 0xbf, _] => UTF_8,
+        // What is stated is for files that are not UTF-8: read as another one, UTF-8 would become wrong text silently.
+        _ if stated != UTF_8 && source.is_utf8()? => UTF_8,
         _ => stated,
     })
 }

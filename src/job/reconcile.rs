@@ -117,6 +117,9 @@ impl Done {
 pub enum ReconcileError {
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Our own file of charges: a wrong call, never a refused report.
+    #[error(transparent)]
+    Local(ReportError),
     #[error("the report is not believed: {0}")]
     Implausible(#[from] Implausible),
     #[error(transparent)]
@@ -125,6 +128,11 @@ pub enum ReconcileError {
     Store(#[from] StoreError),
     #[error("none of the {rows} rows of the report can be read; the first: line {line}: {reason}")]
     NothingReadable { rows: u64, line: u64, reason: String },
+    #[error(
+        "the report has titles and no rows; if the provider really had nothing, say so with --accept-missing \
+         (and state --from and --to)"
+    )]
+    NoRows,
     #[error("no local charges to compare with: give --local FILE, or configure a database (DATABASE_URL)")]
     NoLocalSide,
     #[error(
@@ -137,6 +145,11 @@ pub enum ReconcileError {
     Busy { provider: String, account: String, waited_seconds: u64 },
     #[error("reports cannot be written, nothing was compared: {0}")]
     NoReportsFolder(#[source] FilesError),
+    #[error(
+        "charge {charge_id:?} comes more than once from the local side: each charge needs its own charge_id \
+        (does the query join another table?)"
+    )]
+    RepeatedCharge { charge_id: String },
     #[error("the sums do not add up, nothing was written: {control}")]
     DoesNotAddUp { control: String },
     #[error("a reading thread ended unexpectedly: {0}")]
@@ -156,33 +169,40 @@ pub async fn run(ctx: &Ctx<'_>, request: &Request) -> Result<Done, ReconcileErro
     if !request.dry_run {
         files::probe(&ctx.settings.reports_dir).map_err(ReconcileError::NoReportsFolder)?;
     }
-    match compare(ctx, request).await {
+    let clock = Instant::now();
+    let mut head = None;
+    match compare(ctx, request, clock, &mut head).await {
         Err(error) if apply::is_refusal(&error) && !request.dry_run => {
-            apply::record_refusal(ctx, request, &error).await?;
+            apply::record_refusal(ctx, request, head, &error).await?;
             Err(error)
         }
         other => other,
     }
 }
 
-async fn compare(ctx: &Ctx<'_>, request: &Request) -> Result<Done, ReconcileError> {
-    let clock = Instant::now();
+/// `known` is left with what is known of the report when it turns out to be refused.
+async fn compare(
+    ctx: &Ctx<'_>,
+    request: &Request,
+    clock: Instant,
+    known: &mut Option<RunHead>,
+) -> Result<Done, ReconcileError> {
     let report = open(ctx, request).await?;
-    let mut head = head(ctx, request, &report);
+    let head = known.insert(head(ctx, request, &report)?);
 
-    if let Some(done) = already_reconciled(ctx, request, &head).await? {
+    if let Some(done) = already_reconciled(ctx, request, head).await? {
         return Ok(done);
     }
-    let lock = lock(ctx, request, &head).await?;
+    let lock = lock(ctx, request, head).await?;
     // Whoever held the lock may have reconciled just this.
     if lock.is_some()
-        && let Some(done) = already_reconciled(ctx, request, &head).await?
+        && let Some(done) = already_reconciled(ctx, request, head).await?
     {
         release(lock).await?;
         return Ok(done);
     }
 
-    let found = read_and_decide(ctx, request, &report, &mut head, clock).await?;
+    let found = read_and_decide(ctx, request, &report, head, clock).await?;
     let done = if request.dry_run {
         Done { found, already: false, folder: None, files_failed: None }
     } else {
@@ -209,15 +229,20 @@ async fn open(ctx: &Ctx<'_>, request: &Request) -> Result<Arc<Report>, Reconcile
     Ok(Arc::new(joined(opened.await)??))
 }
 
-fn head(ctx: &Ctx<'_>, request: &Request, report: &Report) -> RunHead {
+fn head(ctx: &Ctx<'_>, request: &Request, report: &Report) -> Result<RunHead, ReconcileError> {
     let reading = ctx.settings.reading_for(report.provider(), &request.account, &request.reading);
-    RunHead {
+    let local = match &request.local {
+        // Where runs are recorded, charges of another file are another comparison.
+        Some(path) if ctx.database.is_some() => identity::of_local(path)?,
+        _ => String::new(),
+    };
+    Ok(RunHead {
         id: Uuid::now_v7().to_string(),
         provider: report.provider().to_owned(),
         account: request.account.clone(),
         format: report.format().name().to_owned(),
         files: report.files().to_vec(),
-        identity: identity::of_report(report, request, &reading),
+        identity: identity::of_report(report, request, &reading, &local),
         window_from: None,
         window_to: None,
         started_at: ctx.now,
@@ -225,7 +250,7 @@ fn head(ctx: &Ctx<'_>, request: &Request, report: &Report) -> RunHead {
         grace_hours: u32::try_from(ctx.settings.grace.as_secs() / 3600).unwrap_or(u32::MAX),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         not_compared: vec!["refunds, disputes, fees and payouts (counted and summed by kind)".to_owned()],
-    }
+    })
 }
 
 /// The run of this identity, with its missing files written again; `None` when it has to be compared.
@@ -276,11 +301,12 @@ async fn read_and_decide(
     ctx.progress.set_length(rows_expected);
     let streamed = difference(report, &mut local, keying, rows_expected, &ctx.progress).await?;
     ctx.progress.finish_and_clear();
-    streamed.report.require_rows()?;
+    streamed.report.require_rows(report.proves_empty() || request.accept_missing)?;
     let window = match window {
         Some(window) => window,
         None => window_of(ctx, request, head, streamed.report.tally.times())?,
     };
+    (head.window_from, head.window_to) = (Some(window.from), Some(window.to));
 
     // Decide.
     let guard = Guard {
@@ -326,11 +352,24 @@ async fn read_and_decide(
         provider_rows: theirs.tally.rows + theirs.refused_total,
     };
     let settled = settle(inputs, &rules, &guard, |kind, at_risk, currency| policy.weigh(kind, at_risk, currency))?;
+    let mut counts = settled.counts;
+    for (kind, count) in &mut counts {
+        // Until the database says which are known.
+        count.new = settled.mismatches.iter().filter(|mismatch| mismatch.kind == *kind).count() as u64;
+    }
     if !settled.adds_up {
         return Err(ReconcileError::DoesNotAddUp { control: format!("{:?} {:?}", settled.control, settled.money) });
     }
-    head.window_from = Some(window.from);
-    head.window_to = Some(window.to);
+    let mut notes: Vec<String> = report.notes().iter().chain(report.late_notes()).cloned().collect();
+    notes.extend(settled.notes);
+    if request.dry_run && ctx.database.is_some() {
+        notes.push("a dry run does not look at earlier runs: every finding counts as new".into());
+    }
+    if theirs.tally.times().is_some_and(|(first, last)| last < window.from || first >= window.to) {
+        notes.push(
+            "no row of the report lies in the window: is it the right report, and the right --from and --to?".into(),
+        );
+    }
     head.duration_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Reconciliation {
         schema: SCHEMA.to_owned(),
@@ -338,10 +377,10 @@ async fn read_and_decide(
         control: settled.control,
         money: settled.money,
         non_charge: settled.non_charge,
-        counts: settled.counts,
+        counts,
         mismatches: settled.mismatches,
         refused: theirs.refused,
-        notes: report.notes().iter().cloned().chain(settled.notes).collect(),
+        notes,
     })
 }
 
@@ -362,7 +401,7 @@ async fn sides(
         (window_of(ctx, request, head, None)?, rows_guessed)
     } else {
         let survey = survey(report, keying).await?;
-        survey.require_rows()?;
+        survey.require_rows(report.proves_empty() || request.accept_missing)?;
         (window_of(ctx, request, head, survey.tally.times())?, survey.tally.rows.max(1))
     };
     let lag = ctx.settings.settlement_lag_for(&head.provider, &head.account);

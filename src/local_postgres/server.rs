@@ -18,7 +18,7 @@ use super::{Durability, LocalPostgresError, SUPERUSER, stale};
 
 /// The socket's name; the port is only a part of it, nothing listens on a network.
 pub(super) const SOCKET: &str = ".s.PGSQL.5432";
-const PORT: &str = "5432";
+pub(super) const PORT: &str = "5432";
 const LOG: &str = "server.log";
 pub(super) const PID_FILE: &str = "postmaster.pid";
 /// Data folders in the making begin like this, so that `data` is always whole.

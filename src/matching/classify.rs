@@ -19,7 +19,7 @@ use super::rules::Rules;
 use super::tally::Sum;
 
 /// Charges or payments of one part at most. A key that more of them share is a default text and names no payment.
-const PART_MAX: usize = 1_000;
+const PART_MAX: usize = 20;
 
 /// What was decided about a group: where each of its rows is counted, and the findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

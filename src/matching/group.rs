@@ -73,7 +73,9 @@ pub fn group(provider: Vec<ProviderRow>, local: Vec<Charge<'static>>, match_key:
 
 fn provider_order(row: &ProviderRow) -> impl Ord + '_ {
     let entry = &row.entry;
-    (entry.time_utc.is_none(), entry.time_utc, entry.provider_id.as_deref(), row.file, entry.line)
+    // Everything that can tell two rows apart before their place does: the order of a file must not decide.
+    let told_apart = (entry.provider_id.as_deref(), entry.reference.as_deref(), entry.charge_side().0);
+    (entry.time_utc.is_none(), entry.time_utc, told_apart, row.file, entry.line)
 }
 
 fn group_order(group: &Group) -> impl Ord + '_ {

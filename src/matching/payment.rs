@@ -58,6 +58,8 @@ pub(super) struct Reading<'g> {
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct RowIdentity<'g> {
     id: &'g str,
+    // A row that names another reference is another claim, whichever of them comes first in the file.
+    reference: Option<&'g str>,
     kind: EntryKind,
     status: Status,
     amount: (Option<i64>, Currency),
@@ -71,6 +73,7 @@ impl<'g> RowIdentity<'g> {
         let entry = &row.entry;
         Some(Self {
             id: entry.provider_id.as_deref().or(entry.entry_id.as_deref())?,
+            reference: entry.reference.as_deref(),
             kind: entry.kind,
             status: entry.status,
             amount: entry.charge_side(),

@@ -154,6 +154,13 @@ where
     let unknown = inputs.provider.unknown_rows.iter().map(|row| unknown_row(row, rules));
     mismatches.extend(refused.chain(unknown).filter(|mismatch| named.insert(mismatch.fingerprint.clone())));
     for mismatch in &mut mismatches {
+        if mismatch.kind == Kind::MissingAtProvider && inputs.refused_total > 0 {
+            // Nobody may revert a charge whose row only could not be read.
+            mismatch.suggestion = format!(
+                "look first at the {} rows of the report that could not be read: one may be this charge; then {}",
+                inputs.refused_total, mismatch.suggestion
+            );
+        }
         mismatch.severity = severity(mismatch.kind, mismatch.at_risk_minor, mismatch.currency);
     }
     mismatches.sort_by(|a, b| rank(a).cmp(&rank(b)));

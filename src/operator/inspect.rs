@@ -159,7 +159,7 @@ fn json(report: &Report, sums: &Sums, out: &mut dyn Write) -> Result<(), Inspect
     let head = head.trim_end_matches('}').trim_end();
     write!(out, "{head},\n  \"rows\": [")?;
     list(report, out, &|item| match item {
-        Item::Entry { file, entry } => serde_json::to_string(&Placed { file, item: entry }).map(Some),
+        Item::Entry { file, entry } => serde_json::to_string(&Placed { file, item: entry.masked() }).map(Some),
         _ => Ok(None),
     })?;
     write!(out, "],\n  \"ignored_lines\": [")?;
@@ -251,6 +251,7 @@ fn csv(report: &Report, out: &mut dyn Write) -> Result<(), InspectError> {
         let Item::Entry { file, entry } = item else {
             return Ok(());
         };
+        let entry = entry.masked();
         let text = |text: &Option<std::borrow::Cow<'_, str>>| safe(text.as_deref().unwrap_or_default());
         let raw_time = if entry.time_raw.is_some() { text(&entry.time_raw) } else { text(&entry.date) };
         let record: [String; 17] = [

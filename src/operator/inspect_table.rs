@@ -29,7 +29,7 @@ pub(super) fn table(report: &Report, sums: &Sums, out: &mut dyn Write) -> Result
         if let Item::Entry { file, entry } = item
             && rows.len() < TABLE_ROWS_MAX
         {
-            rows.push(cells(file, several, &entry));
+            rows.push(cells(file, several, &entry.masked()));
         }
         Ok(())
     })?;

@@ -109,7 +109,8 @@ fn optional<'a>(
     value: Option<&'a [u8]>,
 ) -> Result<Option<Cow<'a, str>>, StoreError> {
     let value = value.map(|bytes| text(charge_id, column, bytes)).transpose()?;
-    Ok(value.filter(|text| !text.trim().is_empty()).map(Cow::Borrowed))
+    // Trimmed as the cells of a report are: the same text on both sides is the same key.
+    Ok(value.map(str::trim).filter(|text| !text.is_empty()).map(Cow::Borrowed))
 }
 
 fn eight(charge_id: &str, column: &'static str, bytes: &[u8]) -> Result<[u8; 8], StoreError> {

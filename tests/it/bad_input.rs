@@ -57,16 +57,52 @@ fn a_wrong_call_is_exit_2() {
 }
 
 #[test]
-fn a_header_alone_says_that_there_is_nothing_and_needs_a_window() {
+fn a_header_alone_is_believed_only_when_the_operator_says_so() {
     let bed = TestBed::stateless();
     let local = bed.file("local.csv", format!("{LOCAL_TITLES}{LOCAL}"));
     let report = bed.file("report.csv", REPORT_TITLES);
-    let ran = bed.reconcile(&["--report", &report, "--local", &local]);
-    assert!(ran.code == 2 || ran.code == 6, "{ran:?}");
-    assert!(ran.stderr.contains("--from"), "{}", ran.stderr);
-    let day = ["--from", "2026-05-01", "--to", "2026-05-02"];
-    let ran = bed.reconcile(&[&["--report", &report, "--local", &local][..], &day].concat()).expect(0);
+    let call = ["--report", &report, "--local", &local, "--from", "2026-05-01", "--to", "2026-05-02"];
+    let ran = bed.reconcile(&call).expect(6);
+    assert!(ran.stderr.contains("--accept-missing"), "{}", ran.stderr);
+    let ran = bed.reconcile(&[&call[..], &["--accept-missing"]].concat()).expect(0);
     assert_eq!(ran.mismatches(), [("missing_at_provider".to_owned(), "r1".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_bad_file_of_our_own_is_a_wrong_call_and_no_refused_report() {
+    let bed = TestBed::new().await;
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}", line(1, "50.00")));
+    for (name, bytes) in [("empty.csv", &b""[..]), ("binary.csv", &[0x7f, b'E', 0, 1][..])] {
+        let local = bed.file(name, bytes);
+        bed.reconcile(&["--report", &report, "--local", &local]).expect(2);
+    }
+    assert_eq!(bed.database().number("SELECT count(*) FROM idem.reconciliation_runs").await, 0);
+}
+
+#[test]
+fn utf8_is_read_as_utf8_whatever_encoding_is_stated() {
+    let bed = TestBed::stateless();
+    let row = |reference: &[u8]| {
+        let row = [&b"ch_1,"[..], reference, b",50.00,USD,succeeded,2026-05-01 08:00:02,0\n"].concat();
+        [REPORT_TITLES.as_bytes(), &row].concat()
+    };
+    let (utf8, latin) = (bed.file("utf8.csv", row("r\u{e4}10".as_bytes())), bed.file("latin.csv", row(b"r\xe410")));
+    for report in [utf8, latin] {
+        let ran =
+            bed.run(&["inspect", "--report", &report, "--encoding", "windows-1252", "--output", "json"]).expect(0);
+        assert_eq!(ran.json()["rows"][0]["reference"], "r\u{e4}10", "{report}");
+    }
+}
+
+#[test]
+fn card_numbers_are_masked_in_what_inspect_prints() {
+    let bed = TestBed::stateless();
+    let row = "ch_1,4111111111111111,50.00,USD,succeeded,2026-05-01 08:00:02,0\n";
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{row}"));
+    for output in ["table", "json", "csv"] {
+        let ran = bed.run(&["inspect", "--report", &report, "--output", output]).expect(0);
+        assert!(!ran.stdout.contains("4111111111111111"), "{output}: {}", ran.stdout);
+    }
 }
 
 #[test]

@@ -399,7 +399,7 @@ fn a_generic_format_is_declared_by_its_titles() {
     );
     let format = &settings.reconcile.generic[0];
     assert_eq!(format.minor_units, Some(MinorUnits::Adyen));
-    assert_eq!(format.kinds.get("Zahlung"), Some(&EntryKind::Charge));
+    assert_eq!(format.kinds.get("zahlung"), Some(&EntryKind::Charge));
     assert_eq!(format.statuses.get("gebucht"), Some(&GenericStatus::Is(Status::Succeeded)));
     assert_eq!(format.statuses.get("zurück"), Some(&GenericStatus::Refunded));
     assert_eq!(format.columns.currency, None);

@@ -288,3 +288,92 @@ fn the_text_says_verdict_control_and_what_to_do() {
         assert!(ran.stdout.contains(part), "{part} is not in\n{}", ran.stdout);
     }
 }
+
+#[test]
+fn a_row_that_names_another_reference_is_another_claim_in_any_order() {
+    let bed = TestBed::stateless();
+    let local = "1,k1,r1,,500,USD,succeeded,2026-05-01T08:00:00Z\n";
+    let (a, b) =
+        ("c1,r1,5.00,USD,succeeded,2026-05-01 08:00:00,0\n", "c1,r9,5.00,USD,succeeded,2026-05-01 08:00:00,0\n");
+    let one = bed.compare(local, &format!("{a}{b}")).expect(0);
+    let other = bed.compare(local, &format!("{b}{a}")).expect(0);
+    assert_eq!(one.mismatches(), other.mismatches());
+    assert!(!one.mismatches().is_empty(), "one payment under two references is no clean match");
+}
+
+#[test]
+fn a_charge_whose_row_could_not_be_read_is_not_to_be_reverted_unseen() {
+    let bed = TestBed::stateless();
+    let ran = bed
+        .compare(
+            "1,k1,r1,c1,500,USD,succeeded,2026-05-01T08:00:00Z\n2,k2,r2,c2,500,USD,succeeded,2026-05-01T08:00:00Z\n",
+            "c1,r1,5.00 USD,USD,succeeded,2026-05-01 08:00:00,0\nc2,r2,5.00,USD,succeeded,2026-05-01 08:00:00,0\n",
+        )
+        .expect(0);
+    let json = ran.json();
+    let missing = json["mismatches"].as_array().unwrap().iter().find(|m| m["kind"] == "missing_at_provider").unwrap();
+    assert!(missing["suggestion"].as_str().unwrap().contains("could not be read"), "{missing}");
+}
+
+#[tokio::test]
+async fn another_local_file_is_another_comparison() {
+    let bed = TestBed::new().await;
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}", line(1, "50.00")));
+    let row = |minor: u32| format!("{LOCAL_TITLES}1,k1,r1,ch_1,{minor},USD,succeeded,2026-05-01T08:00:00Z\n");
+    let (a, b) = (bed.file("a.csv", row(5000)), bed.file("b.csv", row(4900)));
+    assert!(bed.reconcile(&["--report", &report, "--local", &a]).expect(0).mismatches().is_empty());
+    let other = bed.reconcile(&["--report", &report, "--local", &b]).expect(0);
+    assert_eq!(other.mismatches(), wanted(&[("amount_over", "r1")]));
+}
+
+#[tokio::test]
+async fn a_run_with_nothing_new_sends_no_mail_of_its_own() {
+    let bed = TestBed::new().await;
+    bed.file("jobs.toml", "[mail]\nfrom = \"idem@shop.example\"\nto = [\"finance@shop.example\"]\n");
+    bed.charges(&[charge(1, 5000), charge(2, 5000)]).await;
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}{}", line(1, "49.00"), line(2, "50.00")));
+    bed.reconcile(&["--report", &report]).expect(0);
+    bed.reconcile(&["--report", &report, "--rerun"]).expect(0);
+    assert_eq!(bed.database().number("SELECT count(*) FROM idem.reconciliation_runs").await, 2);
+    assert_eq!(bed.database().number("SELECT count(*) FROM idem.outbox").await, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_is_filed_under_the_provider_whose_report_it_is() {
+    let bed = TestBed::new().await;
+    let charges: Vec<_> = (1..=300).map(|n| charge(n, 5000)).collect();
+    bed.database().store.record_charges("stripe", "", &charges).await.unwrap();
+    let report = "id,Created date (UTC),Amount,Amount Refunded,Currency,Captured,Status,order_id (metadata)\n\
+                  ch_1,2026-05-01 08:00:02,50.00,0.00,usd,true,Paid,r1\n";
+    let report = bed.file("stripe.csv", report);
+    bed.reconcile(&["--report", &report]).expect(6);
+    let filed = "SELECT count(*) FROM idem.reconciliation_runs WHERE provider = 'stripe' AND state = 'refused'";
+    assert_eq!(bed.database().number(filed).await, 1);
+}
+
+#[tokio::test]
+async fn a_query_that_repeats_a_charge_is_told_which_one() {
+    let bed = TestBed::new().await;
+    bed.charges(&[charge(1, 5000)]).await;
+    bed.file(
+        "jobs.toml",
+        "[[reconcile.local]]\nprovider = \"generic\"\nquery = \"SELECT charge_id, idempotency_key, \
+         merchant_reference, provider_id, amount_minor, currency, status, created_at FROM idem.charges, \
+         generate_series(1, 2) WHERE created_at >= $from AND created_at < $to\"\n",
+    );
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}", line(1, "50.00")));
+    let ran = bed.reconcile(&["--report", &report]).expect(3);
+    assert!(ran.stderr.contains("L1") && ran.stderr.contains("more than once"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_private_server_keeps_its_data_from_call_to_call() {
+    let bed = TestBed::stateless();
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}", line(1, "50.00")));
+    let private = ["--local-postgres", "data"];
+    bed.run(&[&["migrate"][..], &private].concat()).expect(0);
+    let first = bed.reconcile(&[&["--report", &report][..], &private].concat()).expect(0);
+    assert_eq!(first.mismatches(), wanted(&[("missing_locally", "r1")]));
+    let again = bed.reconcile(&[&["--report", &report][..], &private].concat()).expect(0);
+    assert!(again.stderr.contains("already reconciled"), "{}", again.stderr);
+}

@@ -1,6 +1,7 @@
 //! What a run leaves behind: the transaction, the mail in it, the files after it, the record of a refusal.
 
-use crate::domain::run::Reconciliation;
+use crate::domain::mismatch::{Mismatch, Standing};
+use crate::domain::run::{Reconciliation, RunHead};
 use crate::report;
 use crate::store::{Attachment, Begun, Mail, OutboxMessage};
 
@@ -39,8 +40,13 @@ pub(super) fn with_files(ctx: &Ctx<'_>, found: Reconciliation, already: bool) ->
     Done { found, already, folder: Some(folder), files_failed }
 }
 
-/// The mail about a run, to be written with it; `None` when nobody is to be told.
+/// The mail about a run, to be written with it; `None` when nobody is to be told. A run in which nothing is new,
+/// changed, graver or back again sends none of its own: the same alarm each night is one that nobody reads.
 fn mail(ctx: &Ctx<'_>, found: &Reconciliation) -> Option<OutboxMessage> {
+    let news = |mismatch: &Mismatch| mismatch.kind.is_break() && mismatch.seen != Standing::StillOpen;
+    if !found.mismatches.iter().any(news) {
+        return None;
+    }
     let folder = files::folder(&ctx.settings.reports_dir, &found.run);
     let rendered = report::mail(found, found.run.started_at, folder.to_str());
     message(ctx, rendered, format!("run:{}", found.run.id))
@@ -74,7 +80,7 @@ fn message(ctx: &Ctx<'_>, rendered: report::Mail, dedup_key: String) -> Option<O
 pub(super) fn is_refusal(error: &ReconcileError) -> bool {
     match error {
         ReconcileError::Report(error) => !error.is_usage(),
-        ReconcileError::Implausible(_) | ReconcileError::NothingReadable { .. } => true,
+        ReconcileError::Implausible(_) | ReconcileError::NothingReadable { .. } | ReconcileError::NoRows => true,
         _ => false,
     }
 }
@@ -82,10 +88,11 @@ pub(super) fn is_refusal(error: &ReconcileError) -> bool {
 pub(super) async fn record_refusal(
     ctx: &Ctx<'_>,
     request: &Request,
+    head: Option<RunHead>,
     error: &ReconcileError,
 ) -> Result<(), ReconcileError> {
     let Some(database) = &ctx.database else { return Ok(()) };
-    let Some(head) = identity::head_of_refused(ctx, request) else { return Ok(()) };
+    let Some(head) = head.or_else(|| identity::head_of_refused(ctx, request)) else { return Ok(()) };
     let reason = error.to_string();
     let message = message(ctx, report::refused_mail(&head, &reason, ctx.now), format!("refused:{}", head.identity));
     database.store.commit_refused(&head, &reason, message.as_ref()).await?;

@@ -9,13 +9,14 @@ use uuid::Uuid;
 
 use crate::config::{Reading, WindowEdge};
 use crate::domain::run::{ReportFile, RunHead};
-use crate::formats::Report;
+use crate::formats::{Report, ReportError};
 
-use super::{Ctx, Request};
+use super::{Ctx, ReconcileError, Request};
 
 /// Identity of a report that could be opened: the decompressed bytes of its files, provider, account, window and
-/// reading options. The order of the files counts, names and folders do not.
-pub(super) fn of_report(report: &Report, request: &Request, reading: &Reading) -> String {
+/// reading options, and of the local side where that is a file. The order of the files counts, names and folders do
+/// not.
+pub(super) fn of_report(report: &Report, request: &Request, reading: &Reading, local: &str) -> String {
     let mut parts = vec![
         "reconcile/1".to_owned(),
         report.provider().to_owned(),
@@ -24,9 +25,17 @@ pub(super) fn of_report(report: &Report, request: &Request, reading: &Reading) -
         edge(request.from),
         edge(request.to),
         format!("{reading:?}"),
+        local.to_owned(),
     ];
     parts.extend(report.files().iter().map(|file| file.sha256.clone()));
     hashed(&parts)
+}
+
+/// Hash of the local side, where that is a file.
+pub(super) fn of_local(path: &Path) -> Result<String, ReconcileError> {
+    raw_file(path)
+        .map(|file| file.sha256)
+        .map_err(|source| ReconcileError::Local(ReportError::Unreadable { name: path.display().to_string(), source }))
 }
 
 /// A second comparison of the same report (`--rerun`) is a run of its own.

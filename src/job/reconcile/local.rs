@@ -1,6 +1,6 @@
 //! The local side: a CSV file of ours, or the configured table or query.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) async fn file(ctx: &Ctx<'_>, head: &RunHead, path: &Path) -> Result<L
     let source = ctx.settings.local_for(&head.provider, &head.account);
     let (path, source) = (path.to_owned(), source.cloned().unwrap_or_else(LocalSource::idem_charges));
     let opened = spawn_blocking(move || LocalFile::open(&path, source.minor_units, &source.statuses));
-    Ok(LocalSide::File(Arc::new(joined(opened.await)??)))
+    Ok(LocalSide::File(Arc::new(joined(opened.await)?.map_err(ReconcileError::Local)?)))
 }
 
 /// Opens a snapshot of what `[[reconcile.local]]` names, to be streamed for the time of `read`.
@@ -96,14 +96,22 @@ pub(super) async fn recall(
                     by_id.insert(charge.charge_id.to_string(), charge.into_owned());
                 };
                 if due.read_again {
+                    let mut streamed = HashSet::new();
+                    let mut repeated = None;
                     reader
                         .copy_all(read.from..read.to, |charge| {
                             if recall.wants_charge(&charge.names()) {
+                                if !streamed.insert(charge.charge_id.to_string()) {
+                                    repeated = Some(charge.charge_id.to_string());
+                                }
                                 keep(charge);
                             }
                             ControlFlow::Continue(())
                         })
                         .await?;
+                    if let Some(charge_id) = repeated {
+                        return Err(ReconcileError::RepeatedCharge { charge_id });
+                    }
                 }
                 reader.lookup(match_key, &due.keys, &mut keep).await?;
                 reader.lookup(MatchKey::ProviderId, &due.ids, &mut keep).await?;
@@ -153,7 +161,8 @@ async fn charges_of_file(file: &Arc<LocalFile>, recall: &Arc<Recall>) -> Result<
             file.read_some(&|names| recall.wants_charge(names), &mut |charge| {
                 rows.push(charge.into_owned());
                 ControlFlow::Continue(())
-            })?;
+            })
+            .map_err(ReconcileError::Local)?;
             Ok(rows)
         })
         .await,

@@ -44,15 +44,18 @@ pub(super) struct ReportSide {
 }
 
 impl ReportSide {
-    /// Nothing to compare must not look like everything matched.
-    pub(super) fn require_rows(&self) -> Result<(), ReconcileError> {
+    /// Nothing to compare must not look like everything matched. `may_be_empty`: the report proves that it has no
+    /// rows, or the operator says so.
+    pub(super) fn require_rows(&self, may_be_empty: bool) -> Result<(), ReconcileError> {
         match self.refused.first() {
-            Some(first) if self.tally.rows == 0 => Err(ReconcileError::NothingReadable {
+            _ if self.tally.rows > 0 => Ok(()),
+            Some(first) => Err(ReconcileError::NothingReadable {
                 rows: self.refused_total,
                 line: first.line,
                 reason: first.reason.clone(),
             }),
-            _ => Ok(()),
+            None if may_be_empty => Ok(()),
+            None => Err(ReconcileError::NoRows),
         }
     }
 }
@@ -155,7 +158,8 @@ async fn read_local(
                             keyless += 1;
                             ControlFlow::Continue(())
                         }
-                    })?;
+                    })
+                    .map_err(ReconcileError::Local)?;
                     let _ = outgoing.flush();
                     Ok((tally, keyless))
                 })
