@@ -138,9 +138,9 @@ impl LocalFile {
                 Ok(())
             };
             let row = Row::new(record, &self.titles, &self.places.slots, &[], &self.rules);
-            let is_text = || match row.is_text() {
-                true => Ok(()),
-                false => Err(bad_text(&record, record.bad_text().unwrap_or_default(), &self.titles)),
+            let is_text = || {
+                let fault = || bad_text(&record, record.bad_text().unwrap_or_default(), &self.titles);
+                row.is_text().then_some(()).ok_or_else(fault)
             };
             let charge = sound
                 .and_then(|()| is_text())

@@ -161,7 +161,9 @@ impl Input {
         let (mut rows, mut charges) = self.wanted(&recall);
         charges.retain(streamed);
         for _ in 0..ROUNDS_MAX {
-            rows.iter().for_each(|row| recall.learn_entry(&row.entry));
+            for row in &rows {
+                recall.learn_entry(&row.entry);
+            }
             for charge in &charges {
                 if streamed(charge) {
                     recall.learn_charge(charge);
