@@ -32,6 +32,8 @@ const BATCH: usize = 13;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::AdyenSettlement,
+    name: "adyen-settlement",
+    provider: "adyen",
     dated_by: DatedBy::Settled,
     columns: &[
         key(PSP, &["psp reference"]),

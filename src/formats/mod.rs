@@ -11,6 +11,7 @@ mod local;
 mod mask;
 mod paypal_activity;
 mod paypal_codes;
+mod paypal_envelope;
 mod paypal_settlement;
 mod paypal_words;
 mod recognise;
@@ -22,9 +23,11 @@ mod source;
 mod stripe_balance;
 mod stripe_history;
 mod stripe_payments;
+mod survey;
 mod text;
 mod titles;
 mod when;
+mod zones;
 
 use crate::config;
 use crate::domain::entry::{DatedBy, Entry, IgnoredLine, RefusedRow};
@@ -50,7 +53,7 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: &'static [Self] = &[
         Self::Generic,
         Self::StripePayments,
         Self::StripeBalance,
@@ -62,25 +65,12 @@ impl Format {
 
     /// The name that people see and that runs record.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::StripePayments => "stripe-payments",
-            Self::StripeBalance => "stripe-balance",
-            Self::StripeHistory => "stripe-history",
-            Self::AdyenSettlement => "adyen-settlement",
-            Self::PaypalSettlement => "paypal-settlement",
-            Self::PaypalActivity => "paypal-activity",
-        }
+        self.layout().name
     }
 
     /// The provider whose report it is, as in `--provider`.
     pub fn provider(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::StripePayments | Self::StripeBalance | Self::StripeHistory => "stripe",
-            Self::AdyenSettlement => "adyen",
-            Self::PaypalSettlement | Self::PaypalActivity => "paypal",
-        }
+        self.layout().provider
     }
 
     /// What its rows are dated by, unless the file says more ([`Report::dated_by`]).
@@ -136,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_columns_of_every_layout_stand_where_its_rows_look_for_them() {
-        for format in Format::ALL {
+        for &format in Format::ALL {
             let layout = format.layout();
             assert_eq!(layout.format, format);
             for (at, column) in layout.columns.iter().enumerate() {
@@ -150,7 +140,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: std::collections::BTreeSet<_> = Format::ALL.into_iter().map(Format::name).collect();
+        let names: std::collections::BTreeSet<_> = Format::ALL.iter().map(|f| f.name()).collect();
         assert_eq!(names.len(), Format::ALL.len());
     }
 }

@@ -48,6 +48,8 @@ struct Field {
 pub(super) struct Record<'a> {
     /// Physical line on which it starts, from 1.
     pub(super) line: u64,
+    /// Physical line behind it.
+    pub(super) next_line: u64,
     /// What is wrong with its quoting.
     pub(super) damage: Option<&'static str>,
     /// Whether a line end followed; `false` for a last record without one.
@@ -205,6 +207,7 @@ impl<'n, R: Read> Records<'n, R> {
         self.line = line + lines;
         Ok(Some(Record {
             line,
+            next_line: self.line,
             damage,
             ended,
             raw: &self.buffer[record_start..at],

@@ -12,11 +12,14 @@ use super::titles::Layout;
 pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<(), ReportError> {
     let plan = &part.plan;
     let mut records = Records::new(&part.source.name, part.text(), plan.delimiter);
-    let mut seen = 0;
+    let (mut seen, mut next_line) = (0, 1);
     while let Some(record) = records.next()? {
         seen += 1;
-        if seen < plan.head_records {
-            emit.ignored(record.line, "before the title line");
+        if seen <= plan.head_records && plan.head_records > 1 {
+            emit_preamble(next_line..record.line, emit);
+            let is_titles = seen == plan.head_records;
+            emit.ignored(record.line, if is_titles { "the title line" } else { "before the title line" });
+            next_line = record.next_line;
         } else if seen > plan.head_records {
             if !record.ended && record.len() < plan.named_width && !record.is_blank() {
                 return Err(cut(part, &record));
@@ -30,32 +33,72 @@ pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<
     Ok(())
 }
 
-fn cut(part: &Part, record: &Record<'_>) -> ReportError {
+/// Blank lines among what stands before the rows: they are lines of the report too.
+pub(super) fn emit_preamble(blank: std::ops::Range<u64>, emit: &mut Emit<'_>) {
+    for line in blank {
+        emit.ignored(line, "blank line");
+    }
+}
+
+/// Hands over each sound row of one file. What is wrong with the others is for the reading to say.
+pub(super) fn survey(
+    layout: &Layout,
+    part: &Part,
+    look: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<(), ReportError> {
+    let mut records = Records::new(&part.source.name, part.text(), part.plan.delimiter);
+    let mut seen = 0;
+    while let Some(record) = records.next()? {
+        seen += 1;
+        if seen > part.plan.head_records {
+            // A fault of a row is told when the row is read.
+            let _ = with_row(layout, part, record, &mut *look);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cut(part: &Part, record: &Record<'_>) -> ReportError {
     let reason = format!("its last record has {} of {} cells and no line end", record.len(), part.plan.titles.len());
     ReportError::Cut { name: part.source.name.clone(), line: record.line, reason }
 }
 
-fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit<'_>) {
+/// Reads one record behind the titles.
+pub(super) fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit<'_>) {
+    let line = record.line;
+    match with_row(layout, part, record, |row| (layout.read_row)(row, emit)) {
+        Ok(None) => {}
+        Ok(Some(reason)) => emit.ignored(line, reason),
+        Err(fault) => emit.refused(line, fault),
+    }
+}
+
+/// Hands over the row that a record is; or gives the reason why it is rightly none.
+pub(super) fn with_row(
+    layout: &Layout,
+    part: &Part,
+    record: Record<'_>,
+    on: impl FnOnce(&Row<'_>) -> Result<(), Fault>,
+) -> Result<Option<&'static str>, Fault> {
     let plan = &part.plan;
-    let right_width = record.len() == plan.titles.len() || record.len() == plan.named_width;
+    let right_width = |record: &Record<'_>| record.len() == plan.titles.len() || record.len() == plan.named_width;
     if record.is_blank() {
-        emit.ignored(record.line, "blank row");
-    } else if let Some(why) = record.damage {
-        emit.refused(record.line, whole(&record, why));
-    } else if !right_width {
+        return Ok(Some("blank row"));
+    }
+    let fault = if let Some(why) = record.damage {
+        whole(&record, why)
+    } else if !right_width(&record) {
         let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
-        emit.refused(record.line, whole(&record, &reason));
+        whole(&record, &reason)
     } else if let Some(at) = record.bad_text() {
-        emit.refused(record.line, bad_text(&record, at, &plan.titles));
+        bad_text(&record, at, &plan.titles)
     } else if is_title_line(&record, &plan.titles) {
-        emit.ignored(record.line, "the title line again: joined files");
+        return Ok(Some("the title line again: joined files"));
     } else {
         let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, &part.rules);
-        let read = same_in_twins(&row, &plan.places.twins).and_then(|()| (layout.read_row)(&row, emit));
-        if let Err(fault) = read {
-            emit.refused(record.line, fault);
-        }
-    }
+        return same_in_twins(&row, &plan.places.twins).and_then(|()| on(&row)).map(|()| None);
+    };
+    Err(fault)
 }
 
 /// A fault of the record as a whole.
@@ -76,8 +119,8 @@ pub(super) fn bad_text(record: &Record<'_>, at: usize, titles: &[String]) -> Fau
     }
 }
 
-fn is_title_line(record: &Record<'_>, titles: &[String]) -> bool {
-    (0..record.len()).all(|at| record.cell(at).trim_ascii() == titles[at].as_bytes())
+pub(super) fn is_title_line(record: &Record<'_>, titles: &[String]) -> bool {
+    record.len() <= titles.len() && (0..record.len()).all(|at| record.cell(at).trim_ascii() == titles[at].as_bytes())
 }
 
 /// A needed title that stands twice is harmless only while both cells say the same.
