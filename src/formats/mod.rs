@@ -13,6 +13,7 @@ mod paypal_activity;
 mod paypal_codes;
 mod paypal_envelope;
 mod paypal_settlement;
+mod paypal_transactions;
 mod paypal_words;
 mod recognise;
 mod records;
@@ -49,6 +50,7 @@ pub enum Format {
     AdyenSettlement,
     PaypalSettlement,
     PaypalActivity,
+    PaypalTransactions,
 }
 
 impl Format {
@@ -61,6 +63,7 @@ impl Format {
         Self::AdyenSettlement,
         Self::PaypalSettlement,
         Self::PaypalActivity,
+        Self::PaypalTransactions,
     ];
 
     /// The name that people see and that runs record.
@@ -87,6 +90,7 @@ impl Format {
             Self::AdyenSettlement => &adyen_settlement::LAYOUT,
             Self::PaypalSettlement => &paypal_settlement::LAYOUT,
             Self::PaypalActivity => &paypal_activity::LAYOUT,
+            Self::PaypalTransactions => &paypal_transactions::LAYOUT,
         }
     }
 }

@@ -24,6 +24,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("paypal-stl-empty-day", Format::PaypalSettlement),
     ("paypal-activity", Format::PaypalActivity),
     ("paypal-activity-de", Format::PaypalActivity),
+    ("paypal-trr", Format::PaypalTransactions),
 ];
 
 fn sample(name: &str) -> PathBuf {
