@@ -4,6 +4,7 @@
 //! row is a refused row, a fault of the file is a [`ReportError`]. To add a format: one file with a `Layout`, one
 //! variant of [`Format`], one sample under `reports/provider/`.
 
+mod adyen_accounting;
 mod adyen_settlement;
 mod error;
 mod generic;
@@ -51,6 +52,7 @@ pub enum Format {
     PaypalSettlement,
     PaypalActivity,
     PaypalTransactions,
+    AdyenAccounting,
 }
 
 impl Format {
@@ -64,6 +66,7 @@ impl Format {
         Self::PaypalSettlement,
         Self::PaypalActivity,
         Self::PaypalTransactions,
+        Self::AdyenAccounting,
     ];
 
     /// The name that people see and that runs record.
@@ -91,6 +94,7 @@ impl Format {
             Self::PaypalSettlement => &paypal_settlement::LAYOUT,
             Self::PaypalActivity => &paypal_activity::LAYOUT,
             Self::PaypalTransactions => &paypal_transactions::LAYOUT,
+            Self::AdyenAccounting => &adyen_accounting::LAYOUT,
         }
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Holds no amounts and no text of the report: only what a format needs to know of the rows around a row.
 
+use std::collections::HashMap;
+
 /// The result of the first look, over all files of a report.
 #[derive(Debug, Default)]
-pub(super) struct Survey {}
+pub(super) struct Survey {
+    /// How far each payment, and each of its modifications, has come: marks by the hash of its ids.
+    pub(super) steps: HashMap<u128, u8>,
+}

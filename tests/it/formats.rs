@@ -25,6 +25,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("paypal-activity", Format::PaypalActivity),
     ("paypal-activity-de", Format::PaypalActivity),
     ("paypal-trr", Format::PaypalTransactions),
+    ("adyen-payment-accounting", Format::AdyenAccounting),
 ];
 
 fn sample(name: &str) -> PathBuf {
