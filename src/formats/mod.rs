@@ -5,6 +5,7 @@
 //! variant of [`Format`], one sample under `reports/provider/`.
 
 mod adyen_accounting;
+mod adyen_received;
 mod adyen_settlement;
 mod error;
 mod generic;
@@ -53,6 +54,7 @@ pub enum Format {
     PaypalActivity,
     PaypalTransactions,
     AdyenAccounting,
+    AdyenReceived,
 }
 
 impl Format {
@@ -67,6 +69,7 @@ impl Format {
         Self::PaypalActivity,
         Self::PaypalTransactions,
         Self::AdyenAccounting,
+        Self::AdyenReceived,
     ];
 
     /// The name that people see and that runs record.
@@ -95,6 +98,7 @@ impl Format {
             Self::PaypalActivity => &paypal_activity::LAYOUT,
             Self::PaypalTransactions => &paypal_transactions::LAYOUT,
             Self::AdyenAccounting => &adyen_accounting::LAYOUT,
+            Self::AdyenReceived => &adyen_received::LAYOUT,
         }
     }
 }

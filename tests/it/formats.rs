@@ -26,6 +26,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("paypal-activity-de", Format::PaypalActivity),
     ("paypal-trr", Format::PaypalTransactions),
     ("adyen-payment-accounting", Format::AdyenAccounting),
+    ("adyen-received-payments", Format::AdyenReceived),
 ];
 
 fn sample(name: &str) -> PathBuf {
