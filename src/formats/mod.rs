@@ -7,6 +7,7 @@
 mod adyen_accounting;
 mod adyen_received;
 mod adyen_settlement;
+mod braintree;
 mod error;
 mod generic;
 mod local;
@@ -17,6 +18,7 @@ mod paypal_envelope;
 mod paypal_settlement;
 mod paypal_transactions;
 mod paypal_words;
+mod rate;
 mod recognise;
 mod records;
 mod report;
@@ -55,6 +57,7 @@ pub enum Format {
     PaypalTransactions,
     AdyenAccounting,
     AdyenReceived,
+    Braintree,
 }
 
 impl Format {
@@ -70,6 +73,7 @@ impl Format {
         Self::PaypalTransactions,
         Self::AdyenAccounting,
         Self::AdyenReceived,
+        Self::Braintree,
     ];
 
     /// The name that people see and that runs record.
@@ -99,6 +103,7 @@ impl Format {
             Self::PaypalTransactions => &paypal_transactions::LAYOUT,
             Self::AdyenAccounting => &adyen_accounting::LAYOUT,
             Self::AdyenReceived => &adyen_received::LAYOUT,
+            Self::Braintree => &braintree::LAYOUT,
         }
     }
 }

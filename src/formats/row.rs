@@ -12,6 +12,7 @@ use crate::domain::money::{AmountError, Currency, NumberStyle, format_minor, par
 
 use super::mask::masked;
 use super::paypal_envelope::Tally;
+use super::rate::scaled;
 use super::records::Record;
 use super::survey::Survey;
 use super::titles::ReferencePlace;
@@ -165,11 +166,28 @@ impl<'a> Row<'a> {
 
     /// An amount in major units as ISO minor units. Blank is `None`.
     pub(super) fn amount(&self, column: usize, currency: Currency) -> Result<Option<i64>, Fault> {
-        let text = self.unguarded(self.text(column));
+        self.amount_of(column, self.unguarded(self.text(column)), currency)
+    }
+
+    /// The same of a part of the column's text.
+    pub(super) fn amount_of(&self, column: usize, text: &str, currency: Currency) -> Result<Option<i64>, Fault> {
         match parse_minor(text, currency.exponent(), self.rules.number) {
             Ok(minor) => Ok(Some(minor)),
             Err(AmountError::Empty) => Ok(None),
             Err(error) => Err(self.fault(column, format!("{error} (currency {currency})"))),
+        }
+    }
+
+    /// An amount that may be less than a minor unit: then its text is given, and no minor units.
+    pub(super) fn fine_amount(
+        &self,
+        column: usize,
+        currency: Currency,
+    ) -> Result<(Option<i64>, Option<Cow<'a, str>>), Fault> {
+        let text = self.text(column);
+        match parse_minor(text, currency.exponent(), self.rules.number) {
+            Err(AmountError::TooPrecise) if scaled(text).is_some() => Ok((None, Some(Cow::Borrowed(text)))),
+            _ => self.needed_amount(column, currency).map(|minor| (Some(minor), None)),
         }
     }
 

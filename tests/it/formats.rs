@@ -27,6 +27,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("paypal-trr", Format::PaypalTransactions),
     ("adyen-payment-accounting", Format::AdyenAccounting),
     ("adyen-received-payments", Format::AdyenReceived),
+    ("braintree-transactions", Format::Braintree),
 ];
 
 fn sample(name: &str) -> PathBuf {
