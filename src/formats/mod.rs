@@ -25,6 +25,7 @@ mod report;
 mod row;
 mod scan;
 mod source;
+mod square;
 mod stripe_balance;
 mod stripe_history;
 mod stripe_payments;
@@ -58,6 +59,7 @@ pub enum Format {
     AdyenAccounting,
     AdyenReceived,
     Braintree,
+    Square,
 }
 
 impl Format {
@@ -74,6 +76,7 @@ impl Format {
         Self::AdyenAccounting,
         Self::AdyenReceived,
         Self::Braintree,
+        Self::Square,
     ];
 
     /// The name that people see and that runs record.
@@ -104,6 +107,7 @@ impl Format {
             Self::AdyenAccounting => &adyen_accounting::LAYOUT,
             Self::AdyenReceived => &adyen_received::LAYOUT,
             Self::Braintree => &braintree::LAYOUT,
+            Self::Square => &square::LAYOUT,
         }
     }
 }

@@ -28,6 +28,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("adyen-payment-accounting", Format::AdyenAccounting),
     ("adyen-received-payments", Format::AdyenReceived),
     ("braintree-transactions", Format::Braintree),
+    ("square-transactions", Format::Square),
 ];
 
 fn sample(name: &str) -> PathBuf {
