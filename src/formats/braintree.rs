@@ -9,7 +9,7 @@ use crate::domain::entry::{DatedBy, EntryKind, Status};
 use crate::domain::money::NumberStyle;
 
 use super::Format;
-use super::row::{Emit, Fault, Row, flag, word};
+use super::row::{Emit, Fault, Row, flag, outward, word};
 use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
 use super::when;
 
@@ -101,7 +101,7 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
         (Some(false), Some(Stage::Released)) => (EntryKind::Void, Status::Canceled),
         (Some(false), Some(stage)) => (EntryKind::Charge, status_of(stage)),
     };
-    let signed = if credit == Some(true) { -amount.abs() } else { amount };
+    let signed = if credit == Some(true) { outward(amount) } else { amount };
     let mut entry = row.entry(kind, status, currency, Some(signed));
     match kind {
         EntryKind::Void => (entry.amount_minor, entry.authorized_minor) = (Some(0), authorized.or(Some(amount))),

@@ -297,6 +297,11 @@ impl<'o> Emit<'o> {
     }
 }
 
+/// The amount as money that leaves the merchant, whichever sign it has. Cannot overflow: the negative side is larger.
+pub(super) fn outward(minor: i64) -> i64 {
+    if minor > 0 { -minor } else { minor }
+}
+
 /// Marks an entry for a person.
 pub(super) fn flag<'a>(entry: &mut Entry<'a>, why: impl Into<Cow<'a, str>>) {
     entry.review = true;
