@@ -8,6 +8,7 @@ mod adyen_accounting;
 mod adyen_received;
 mod adyen_settlement;
 mod braintree;
+mod checkout_actions;
 mod error;
 mod generic;
 mod local;
@@ -60,6 +61,7 @@ pub enum Format {
     AdyenReceived,
     Braintree,
     Square,
+    CheckoutActions,
 }
 
 impl Format {
@@ -77,6 +79,7 @@ impl Format {
         Self::AdyenReceived,
         Self::Braintree,
         Self::Square,
+        Self::CheckoutActions,
     ];
 
     /// The name that people see and that runs record.
@@ -108,6 +111,7 @@ impl Format {
             Self::AdyenReceived => &adyen_received::LAYOUT,
             Self::Braintree => &braintree::LAYOUT,
             Self::Square => &square::LAYOUT,
+            Self::CheckoutActions => &checkout_actions::LAYOUT,
         }
     }
 }

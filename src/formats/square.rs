@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::config::settings::DateOrder;
 use crate::domain::entry::{DatedBy, EntryKind, Status};
 use crate::domain::money::{Currency, DecimalMark, NumberStyle};
 
@@ -99,7 +100,7 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
     entry.order_id = row.id(ORDER)?;
     entry.reference = row.merchant_reference()?;
     let (date, clock) = (row.text(DATE), row.text(TIME));
-    let order = row.rules.date_order.unwrap_or(crate::config::settings::DateOrder::MonthFirst);
+    let order = row.rules.date_order.unwrap_or(DateOrder::MonthFirst);
     let day = when::account_date(date, Some(order));
     let local = day.and_then(|day| when::time_on_a_clock(clock).map(|time| day.and_time(time)));
     when::labelled(date, local, row.text(ZONE), row.rules.timezone).put(&mut entry);

@@ -9,4 +9,6 @@ use std::collections::HashMap;
 pub(super) struct Survey {
     /// How far each payment, and each of its modifications, has come: marks by the hash of its ids.
     pub(super) steps: HashMap<u128, u8>,
+    /// Whether some refund carries a minus sign.
+    pub(super) signed_refunds: bool,
 }

@@ -29,6 +29,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("adyen-received-payments", Format::AdyenReceived),
     ("braintree-transactions", Format::Braintree),
     ("square-transactions", Format::Square),
+    ("checkout-financial-actions", Format::CheckoutActions),
 ];
 
 fn sample(name: &str) -> PathBuf {
