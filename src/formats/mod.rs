@@ -9,6 +9,7 @@ mod adyen_received;
 mod adyen_settlement;
 mod braintree;
 mod checkout_actions;
+mod checkout_breakdown;
 mod error;
 mod generic;
 mod local;
@@ -62,6 +63,7 @@ pub enum Format {
     Braintree,
     Square,
     CheckoutActions,
+    CheckoutBreakdown,
 }
 
 impl Format {
@@ -80,6 +82,7 @@ impl Format {
         Self::Braintree,
         Self::Square,
         Self::CheckoutActions,
+        Self::CheckoutBreakdown,
     ];
 
     /// The name that people see and that runs record.
@@ -112,6 +115,7 @@ impl Format {
             Self::Braintree => &braintree::LAYOUT,
             Self::Square => &square::LAYOUT,
             Self::CheckoutActions => &checkout_actions::LAYOUT,
+            Self::CheckoutBreakdown => &checkout_breakdown::LAYOUT,
         }
     }
 }

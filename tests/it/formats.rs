@@ -30,6 +30,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("braintree-transactions", Format::Braintree),
     ("square-transactions", Format::Square),
     ("checkout-financial-actions", Format::CheckoutActions),
+    ("checkout-settlement-breakdown", Format::CheckoutBreakdown),
 ];
 
 fn sample(name: &str) -> PathBuf {
