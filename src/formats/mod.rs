@@ -35,6 +35,7 @@ mod survey;
 mod text;
 mod titles;
 mod when;
+mod worldpay;
 mod zones;
 
 use crate::config;
@@ -64,6 +65,7 @@ pub enum Format {
     Square,
     CheckoutActions,
     CheckoutBreakdown,
+    Worldpay,
 }
 
 impl Format {
@@ -83,6 +85,7 @@ impl Format {
         Self::Square,
         Self::CheckoutActions,
         Self::CheckoutBreakdown,
+        Self::Worldpay,
     ];
 
     /// The name that people see and that runs record.
@@ -116,6 +119,7 @@ impl Format {
             Self::Square => &square::LAYOUT,
             Self::CheckoutActions => &checkout_actions::LAYOUT,
             Self::CheckoutBreakdown => &checkout_breakdown::LAYOUT,
+            Self::Worldpay => &worldpay::LAYOUT,
         }
     }
 }

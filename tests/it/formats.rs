@@ -31,6 +31,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("square-transactions", Format::Square),
     ("checkout-financial-actions", Format::CheckoutActions),
     ("checkout-settlement-breakdown", Format::CheckoutBreakdown),
+    ("worldpay-financial-detail", Format::Worldpay),
 ];
 
 fn sample(name: &str) -> PathBuf {
