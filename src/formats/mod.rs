@@ -21,6 +21,7 @@ mod paypal_settlement;
 mod paypal_transactions;
 mod paypal_words;
 mod rate;
+mod razorpay_payments;
 mod recognise;
 mod records;
 mod report;
@@ -66,6 +67,7 @@ pub enum Format {
     CheckoutActions,
     CheckoutBreakdown,
     Worldpay,
+    RazorpayPayments,
 }
 
 impl Format {
@@ -86,6 +88,7 @@ impl Format {
         Self::CheckoutActions,
         Self::CheckoutBreakdown,
         Self::Worldpay,
+        Self::RazorpayPayments,
     ];
 
     /// The name that people see and that runs record.
@@ -120,6 +123,7 @@ impl Format {
             Self::CheckoutActions => &checkout_actions::LAYOUT,
             Self::CheckoutBreakdown => &checkout_breakdown::LAYOUT,
             Self::Worldpay => &worldpay::LAYOUT,
+            Self::RazorpayPayments => &razorpay_payments::LAYOUT,
         }
     }
 }

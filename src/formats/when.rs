@@ -302,8 +302,17 @@ pub(super) fn time_on_a_clock(text: &str) -> Option<NaiveTime> {
 
 /// `03/09/2026 14:03:21` in the month-first order, for providers that print no other.
 pub(super) fn american(text: &str) -> Option<NaiveDateTime> {
+    date_and_clock(text, DateOrder::MonthFirst)
+}
+
+/// `09/03/2026 14:03:21` in the day-first order, for providers that print no other.
+pub(super) fn day_first(text: &str) -> Option<NaiveDateTime> {
+    text.contains('/').then(|| date_and_clock(text, DateOrder::DayFirst))?
+}
+
+fn date_and_clock(text: &str, order: DateOrder) -> Option<NaiveDateTime> {
     let (date, clock) = text.split_once(' ')?;
-    let day = account_date(date, Some(DateOrder::MonthFirst))?;
+    let day = account_date(date, Some(order))?;
     time_on_a_clock(clock.trim()).map(|time| day.and_time(time))
 }
 

@@ -32,6 +32,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("checkout-financial-actions", Format::CheckoutActions),
     ("checkout-settlement-breakdown", Format::CheckoutBreakdown),
     ("worldpay-financial-detail", Format::Worldpay),
+    ("razorpay-payments", Format::RazorpayPayments),
 ];
 
 fn sample(name: &str) -> PathBuf {
