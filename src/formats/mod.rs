@@ -22,6 +22,7 @@ mod paypal_transactions;
 mod paypal_words;
 mod rate;
 mod razorpay_payments;
+mod razorpay_recon;
 mod recognise;
 mod records;
 mod report;
@@ -68,6 +69,7 @@ pub enum Format {
     CheckoutBreakdown,
     Worldpay,
     RazorpayPayments,
+    RazorpayRecon,
 }
 
 impl Format {
@@ -89,6 +91,7 @@ impl Format {
         Self::CheckoutBreakdown,
         Self::Worldpay,
         Self::RazorpayPayments,
+        Self::RazorpayRecon,
     ];
 
     /// The name that people see and that runs record.
@@ -124,6 +127,7 @@ impl Format {
             Self::CheckoutBreakdown => &checkout_breakdown::LAYOUT,
             Self::Worldpay => &worldpay::LAYOUT,
             Self::RazorpayPayments => &razorpay_payments::LAYOUT,
+            Self::RazorpayRecon => &razorpay_recon::LAYOUT,
         }
     }
 }

@@ -33,6 +33,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("checkout-settlement-breakdown", Format::CheckoutBreakdown),
     ("worldpay-financial-detail", Format::Worldpay),
     ("razorpay-payments", Format::RazorpayPayments),
+    ("razorpay-settlement-recon", Format::RazorpayRecon),
 ];
 
 fn sample(name: &str) -> PathBuf {
