@@ -23,6 +23,7 @@ mod paypal_words;
 mod rate;
 mod razorpay_payments;
 mod razorpay_recon;
+mod razorpay_refunds;
 mod recognise;
 mod records;
 mod report;
@@ -70,6 +71,7 @@ pub enum Format {
     Worldpay,
     RazorpayPayments,
     RazorpayRecon,
+    RazorpayRefunds,
 }
 
 impl Format {
@@ -92,6 +94,7 @@ impl Format {
         Self::Worldpay,
         Self::RazorpayPayments,
         Self::RazorpayRecon,
+        Self::RazorpayRefunds,
     ];
 
     /// The name that people see and that runs record.
@@ -128,6 +131,7 @@ impl Format {
             Self::Worldpay => &worldpay::LAYOUT,
             Self::RazorpayPayments => &razorpay_payments::LAYOUT,
             Self::RazorpayRecon => &razorpay_recon::LAYOUT,
+            Self::RazorpayRefunds => &razorpay_refunds::LAYOUT,
         }
     }
 }

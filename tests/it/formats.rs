@@ -34,6 +34,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("worldpay-financial-detail", Format::Worldpay),
     ("razorpay-payments", Format::RazorpayPayments),
     ("razorpay-settlement-recon", Format::RazorpayRecon),
+    ("razorpay-refunds", Format::RazorpayRefunds),
 ];
 
 fn sample(name: &str) -> PathBuf {
