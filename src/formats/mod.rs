@@ -14,6 +14,7 @@ mod error;
 mod generic;
 mod local;
 mod mask;
+mod mollie;
 mod paypal_activity;
 mod paypal_codes;
 mod paypal_envelope;
@@ -72,6 +73,7 @@ pub enum Format {
     RazorpayPayments,
     RazorpayRecon,
     RazorpayRefunds,
+    Mollie,
 }
 
 impl Format {
@@ -95,6 +97,7 @@ impl Format {
         Self::RazorpayPayments,
         Self::RazorpayRecon,
         Self::RazorpayRefunds,
+        Self::Mollie,
     ];
 
     /// The name that people see and that runs record.
@@ -132,6 +135,7 @@ impl Format {
             Self::RazorpayPayments => &razorpay_payments::LAYOUT,
             Self::RazorpayRecon => &razorpay_recon::LAYOUT,
             Self::RazorpayRefunds => &razorpay_refunds::LAYOUT,
+            Self::Mollie => &mollie::LAYOUT,
         }
     }
 }

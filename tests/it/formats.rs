@@ -35,6 +35,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("razorpay-payments", Format::RazorpayPayments),
     ("razorpay-settlement-recon", Format::RazorpayRecon),
     ("razorpay-refunds", Format::RazorpayRefunds),
+    ("mollie-settlement", Format::Mollie),
 ];
 
 fn sample(name: &str) -> PathBuf {
