@@ -12,6 +12,7 @@ mod checkout_actions;
 mod checkout_breakdown;
 mod error;
 mod generic;
+mod gocardless_payments;
 mod local;
 mod mask;
 mod mollie;
@@ -74,6 +75,7 @@ pub enum Format {
     RazorpayRecon,
     RazorpayRefunds,
     Mollie,
+    GocardlessPayments,
 }
 
 impl Format {
@@ -98,6 +100,7 @@ impl Format {
         Self::RazorpayRecon,
         Self::RazorpayRefunds,
         Self::Mollie,
+        Self::GocardlessPayments,
     ];
 
     /// The name that people see and that runs record.
@@ -136,6 +139,7 @@ impl Format {
             Self::RazorpayRecon => &razorpay_recon::LAYOUT,
             Self::RazorpayRefunds => &razorpay_refunds::LAYOUT,
             Self::Mollie => &mollie::LAYOUT,
+            Self::GocardlessPayments => &gocardless_payments::LAYOUT,
         }
     }
 }

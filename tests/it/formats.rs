@@ -36,6 +36,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("razorpay-settlement-recon", Format::RazorpayRecon),
     ("razorpay-refunds", Format::RazorpayRefunds),
     ("mollie-settlement", Format::Mollie),
+    ("gocardless-payments", Format::GocardlessPayments),
 ];
 
 fn sample(name: &str) -> PathBuf {
