@@ -13,6 +13,7 @@ mod checkout_breakdown;
 mod error;
 mod generic;
 mod gocardless_payments;
+mod gocardless_payouts;
 mod local;
 mod mask;
 mod mollie;
@@ -76,6 +77,7 @@ pub enum Format {
     RazorpayRefunds,
     Mollie,
     GocardlessPayments,
+    GocardlessPayouts,
 }
 
 impl Format {
@@ -101,6 +103,7 @@ impl Format {
         Self::RazorpayRefunds,
         Self::Mollie,
         Self::GocardlessPayments,
+        Self::GocardlessPayouts,
     ];
 
     /// The name that people see and that runs record.
@@ -140,6 +143,7 @@ impl Format {
             Self::RazorpayRefunds => &razorpay_refunds::LAYOUT,
             Self::Mollie => &mollie::LAYOUT,
             Self::GocardlessPayments => &gocardless_payments::LAYOUT,
+            Self::GocardlessPayouts => &gocardless_payouts::LAYOUT,
         }
     }
 }

@@ -37,6 +37,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("razorpay-refunds", Format::RazorpayRefunds),
     ("mollie-settlement", Format::Mollie),
     ("gocardless-payments", Format::GocardlessPayments),
+    ("gocardless-payout-transactions", Format::GocardlessPayouts),
 ];
 
 fn sample(name: &str) -> PathBuf {
