@@ -29,6 +29,7 @@ mod razorpay_recon;
 mod razorpay_refunds;
 mod recognise;
 mod records;
+mod repair;
 mod report;
 mod row;
 mod scan;

@@ -120,14 +120,25 @@ enum State {
     Junk,
 }
 
+impl<'n, 't> Records<'n, &'t [u8]> {
+    /// Splits the text of one record.
+    pub(super) fn of_one(name: &'n str, text: &'t [u8], delimiter: u8) -> Self {
+        Self::with_buffer(name, text, delimiter, text.len() + 1)
+    }
+}
+
 impl<'n, R: Read> Records<'n, R> {
     /// Splits `input`; `name` is for messages.
     pub(super) fn new(name: &'n str, input: R, delimiter: u8) -> Self {
+        Self::with_buffer(name, input, delimiter, CHUNK)
+    }
+
+    fn with_buffer(name: &'n str, input: R, delimiter: u8, bytes: usize) -> Self {
         Self {
             name,
             input,
             delimiter,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; bytes],
             start: 0,
             end: 0,
             at_eof: false,

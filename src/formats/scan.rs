@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use super::error::ReportError;
 use super::records::{Record, Records};
+use super::repair;
 use super::report::Part;
-use super::row::{Emit, Fault, Row};
+use super::row::{Emit, Fault, Row, Rules};
 use super::titles::Layout;
 
 /// Reads one file of a report.
@@ -24,7 +25,7 @@ pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<
             if !record.ended && record.len() < plan.named_width && !record.is_blank() {
                 return Err(cut(part, &record));
             }
-            read_record(layout, part, record, emit);
+            read_record(layout, part, &part.rules, record, emit);
         }
         if emit.stopped {
             return Ok(());
@@ -52,7 +53,7 @@ pub(super) fn survey(
         seen += 1;
         if seen > part.plan.head_records {
             // A fault of a row is told when the row is read.
-            let _ = with_row(layout, part, record, &mut *look);
+            let _ = with_row(layout, part, &part.rules, record, &mut *look);
         }
     }
     Ok(())
@@ -64,9 +65,9 @@ pub(super) fn cut(part: &Part, record: &Record<'_>) -> ReportError {
 }
 
 /// Reads one record behind the titles.
-pub(super) fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit<'_>) {
+pub(super) fn read_record(layout: &Layout, part: &Part, rules: &Rules, record: Record<'_>, emit: &mut Emit<'_>) {
     let line = record.line;
-    match with_row(layout, part, record, |row| (layout.read_row)(row, emit)) {
+    match with_row(layout, part, rules, record, &mut |row| (layout.read_row)(row, emit)) {
         Ok(None) => {}
         Ok(Some(reason)) => emit.ignored(line, reason),
         Err(fault) => emit.refused(line, fault),
@@ -77,17 +78,17 @@ pub(super) fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit
 pub(super) fn with_row(
     layout: &Layout,
     part: &Part,
+    rules: &Rules,
     record: Record<'_>,
-    on: impl FnOnce(&Row<'_>) -> Result<(), Fault>,
+    on: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
 ) -> Result<Option<&'static str>, Fault> {
     let plan = &part.plan;
-    let right_width = |record: &Record<'_>| record.len() == plan.titles.len() || record.len() == plan.named_width;
     if record.is_blank() {
         return Ok(Some("blank row"));
     }
     let fault = if let Some(why) = record.damage {
         whole(&record, why)
-    } else if !right_width(&record) {
+    } else if record.len() != plan.titles.len() && record.len() != plan.named_width {
         let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
         whole(&record, &reason)
     } else if let Some(at) = record.bad_text() {
@@ -95,10 +96,36 @@ pub(super) fn with_row(
     } else if is_title_line(&record, &plan.titles) {
         return Ok(Some("the title line again: joined files"));
     } else {
-        let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, &part.rules);
+        let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, rules);
         return same_in_twins(&row, &plan.places.twins).and_then(|()| on(&row)).map(|()| None);
     };
-    Err(fault)
+    let json: Vec<usize> = layout.extra.json_columns.iter().filter_map(|&column| plan.places.slots[column]).collect();
+    if json.is_empty() {
+        return Err(fault);
+    }
+    match repair::without_json(&record, plan.delimiter, &json) {
+        Some(repaired) => with_repaired((part, rules), &record, &repaired, on).unwrap_or(Err(fault)),
+        None => Err(fault),
+    }
+}
+
+/// Hands over the row of a repaired record; `None` when it is still no sound one.
+fn with_repaired(
+    (part, rules): (&Part, &Rules),
+    damaged: &Record<'_>,
+    repaired: &[u8],
+    on: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Option<Result<Option<&'static str>, Fault>> {
+    let plan = &part.plan;
+    let mut records = Records::of_one(&part.source.name, repaired, plan.delimiter);
+    let mut record = records.next().ok().flatten()?;
+    let right_width = record.len() == plan.titles.len() || record.len() == plan.named_width;
+    if record.damage.is_some() || !right_width || record.bad_text().is_some() {
+        return None;
+    }
+    record.line = damaged.line;
+    let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, rules);
+    Some(same_in_twins(&row, &plan.places.twins).and_then(|()| on(&row)).map(|()| None))
 }
 
 /// A fault of the record as a whole.

@@ -11,4 +11,6 @@ pub(super) struct Survey {
     pub(super) steps: HashMap<u128, u8>,
     /// Whether some refund carries a minus sign.
     pub(super) signed_refunds: bool,
+    /// Whether amounts have the signs that are printed, and not those of their types.
+    pub(super) signs_as_printed: bool,
 }
