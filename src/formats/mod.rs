@@ -14,6 +14,7 @@ mod error;
 mod generic;
 mod gocardless_payments;
 mod gocardless_payouts;
+mod klarna;
 mod local;
 mod mask;
 mod mollie;
@@ -79,6 +80,7 @@ pub enum Format {
     Mollie,
     GocardlessPayments,
     GocardlessPayouts,
+    Klarna,
 }
 
 impl Format {
@@ -105,6 +107,7 @@ impl Format {
         Self::Mollie,
         Self::GocardlessPayments,
         Self::GocardlessPayouts,
+        Self::Klarna,
     ];
 
     /// The name that people see and that runs record.
@@ -145,6 +148,7 @@ impl Format {
             Self::Mollie => &mollie::LAYOUT,
             Self::GocardlessPayments => &gocardless_payments::LAYOUT,
             Self::GocardlessPayouts => &gocardless_payouts::LAYOUT,
+            Self::Klarna => &klarna::LAYOUT,
         }
     }
 }

@@ -38,6 +38,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("mollie-settlement", Format::Mollie),
     ("gocardless-payments", Format::GocardlessPayments),
     ("gocardless-payout-transactions", Format::GocardlessPayouts),
+    ("klarna-settlement", Format::Klarna),
 ];
 
 fn sample(name: &str) -> PathBuf {
