@@ -17,6 +17,7 @@ mod gocardless_payouts;
 mod klarna;
 mod local;
 mod mask;
+mod mercadopago;
 mod mollie;
 mod paypal_activity;
 mod paypal_codes;
@@ -81,6 +82,7 @@ pub enum Format {
     GocardlessPayments,
     GocardlessPayouts,
     Klarna,
+    MercadoPago,
 }
 
 impl Format {
@@ -108,6 +110,7 @@ impl Format {
         Self::GocardlessPayments,
         Self::GocardlessPayouts,
         Self::Klarna,
+        Self::MercadoPago,
     ];
 
     /// The name that people see and that runs record.
@@ -149,6 +152,7 @@ impl Format {
             Self::GocardlessPayments => &gocardless_payments::LAYOUT,
             Self::GocardlessPayouts => &gocardless_payouts::LAYOUT,
             Self::Klarna => &klarna::LAYOUT,
+            Self::MercadoPago => &mercadopago::LAYOUT,
         }
     }
 }

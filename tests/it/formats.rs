@@ -39,6 +39,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("gocardless-payments", Format::GocardlessPayments),
     ("gocardless-payout-transactions", Format::GocardlessPayouts),
     ("klarna-settlement", Format::Klarna),
+    ("mercadopago-account-money", Format::MercadoPago),
 ];
 
 fn sample(name: &str) -> PathBuf {
