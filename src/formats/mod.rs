@@ -7,6 +7,7 @@
 mod adyen_accounting;
 mod adyen_received;
 mod adyen_settlement;
+mod amazonpay;
 mod braintree;
 mod checkout_actions;
 mod checkout_breakdown;
@@ -83,6 +84,7 @@ pub enum Format {
     GocardlessPayouts,
     Klarna,
     MercadoPago,
+    AmazonPay,
 }
 
 impl Format {
@@ -111,6 +113,7 @@ impl Format {
         Self::GocardlessPayouts,
         Self::Klarna,
         Self::MercadoPago,
+        Self::AmazonPay,
     ];
 
     /// The name that people see and that runs record.
@@ -153,6 +156,7 @@ impl Format {
             Self::GocardlessPayouts => &gocardless_payouts::LAYOUT,
             Self::Klarna => &klarna::LAYOUT,
             Self::MercadoPago => &mercadopago::LAYOUT,
+            Self::AmazonPay => &amazonpay::LAYOUT,
         }
     }
 }

@@ -40,6 +40,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("gocardless-payout-transactions", Format::GocardlessPayouts),
     ("klarna-settlement", Format::Klarna),
     ("mercadopago-account-money", Format::MercadoPago),
+    ("amazonpay-settlement", Format::AmazonPay),
 ];
 
 fn sample(name: &str) -> PathBuf {
