@@ -36,6 +36,7 @@ mod repair;
 mod report;
 mod row;
 mod scan;
+mod shopify;
 mod source;
 mod square;
 mod stripe_balance;
@@ -85,6 +86,7 @@ pub enum Format {
     Klarna,
     MercadoPago,
     AmazonPay,
+    Shopify,
 }
 
 impl Format {
@@ -114,6 +116,7 @@ impl Format {
         Self::Klarna,
         Self::MercadoPago,
         Self::AmazonPay,
+        Self::Shopify,
     ];
 
     /// The name that people see and that runs record.
@@ -157,6 +160,7 @@ impl Format {
             Self::Klarna => &klarna::LAYOUT,
             Self::MercadoPago => &mercadopago::LAYOUT,
             Self::AmazonPay => &amazonpay::LAYOUT,
+            Self::Shopify => &shopify::LAYOUT,
         }
     }
 }

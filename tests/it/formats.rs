@@ -41,6 +41,7 @@ const SAMPLES: &[(&str, Format)] = &[
     ("klarna-settlement", Format::Klarna),
     ("mercadopago-account-money", Format::MercadoPago),
     ("amazonpay-settlement", Format::AmazonPay),
+    ("shopify-payment-transactions", Format::Shopify),
 ];
 
 fn sample(name: &str) -> PathBuf {
