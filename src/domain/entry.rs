@@ -100,6 +100,21 @@ pub struct Entry<'a> {
     /// The merchant's reference of the modification (a refund's own), where the report has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modification_reference: Option<Cow<'a, str>>,
+    /// The order that the row belongs to at the provider, where that is not its payment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_id: Option<Cow<'a, str>>,
+    /// The provider's order by which a refund or a dispute is linked to its payment, where the report names no payment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_reference: Option<Cow<'a, str>>,
+    /// Which capture of an order that can be captured in parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_id: Option<Cow<'a, str>>,
+    /// The shop's own text beside its reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<Cow<'a, str>>,
+    /// What has been refunded of a payment so far, where refunds have rows of their own: never to be counted again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refunded_minor: Option<i64>,
     /// What the customer paid, where `amount_minor` is on the settlement side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presentment_minor: Option<i64>,
@@ -136,6 +151,11 @@ impl<'a> Entry<'a> {
             status_raw: None,
             type_raw: None,
             modification_reference: None,
+            order_id: None,
+            order_reference: None,
+            capture_id: None,
+            custom: None,
+            refunded_minor: None,
             presentment_minor: None,
             presentment_currency: None,
             review: false,
@@ -193,6 +213,11 @@ impl<'a> Entry<'a> {
             status_raw: own(self.status_raw),
             type_raw: own(self.type_raw),
             modification_reference: own(self.modification_reference),
+            order_id: own(self.order_id),
+            order_reference: own(self.order_reference),
+            capture_id: own(self.capture_id),
+            custom: own(self.custom),
+            refunded_minor: self.refunded_minor,
             presentment_minor: self.presentment_minor,
             presentment_currency: self.presentment_currency,
             review: self.review,

@@ -13,7 +13,7 @@ use crate::domain::money::{Currency, NumberStyle};
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
 use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
-use super::when;
+use super::when::{self, When};
 
 const PSP: usize = 0;
 const REFERENCE: usize = 1;
@@ -32,6 +32,8 @@ const BATCH: usize = 13;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::AdyenSettlement,
+    name: "adyen-settlement",
+    provider: "adyen",
     dated_by: DatedBy::Settled,
     columns: &[
         key(PSP, &["psp reference"]),
@@ -96,6 +98,18 @@ const TYPES: &[(&str, (EntryKind, Way))] = &[
     ("ManualCorrected", (EntryKind::Adjustment, Way::Column)),
 ];
 
+/// The shop's own reference of a modification.
+pub(super) fn own_reference<'a>(row: &Row<'a>, column: usize) -> Result<Option<Cow<'a, str>>, Fault> {
+    Ok(row.id(column)?.filter(|reference| reference != NO_REFERENCE))
+}
+
+/// A time and the abbreviation of its zone, which changes with summer time.
+pub(super) fn time<'a>(row: &Row<'a>, column: usize, zone: usize) -> When<'a> {
+    let text = row.text(column);
+    let local = when::iso(text).filter(|(_, rest)| rest.is_empty()).map(|(local, _)| local);
+    when::labelled(text, local, row.text(zone), row.rules.timezone)
+}
+
 /// What stands in for a modification that the shop has given no reference.
 const NO_REFERENCE: &str = "<auto>";
 
@@ -124,14 +138,12 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
         Some(psp) => {
             entry.provider_id = row.id(MODIFICATION)?;
             entry.parent_id = Some(psp);
-            entry.modification_reference = row.id(MODIFICATION_REFERENCE)?.filter(|r| r != NO_REFERENCE);
+            entry.modification_reference = own_reference(row, MODIFICATION_REFERENCE)?;
         }
         // The modification reference of an account row is free text.
         None => {}
     }
-    let created = row.text(CREATED);
-    let local = when::iso(created).filter(|(_, rest)| rest.is_empty()).map(|(local, _)| local);
-    when::labelled(created, local, row.text(ZONE), row.rules.timezone).put(&mut entry);
+    time(row, CREATED, ZONE).put(&mut entry);
 
     if let Some((currency, minor)) = net {
         emit.add_to_batch(row.text(BATCH), currency, minor);

@@ -47,6 +47,14 @@ pub enum ReportError {
         /// One of the dates.
         example: String,
     },
+    /// The report has no currency column.
+    #[error("{name}: a {format} report does not say its currency: state it with --currency")]
+    NoCurrency {
+        /// File name.
+        name: String,
+        /// What it is.
+        format: String,
+    },
     /// Several files that are not parts of one report.
     #[error("{name} is a {found} report, but the first file is a {first} report: give the parts of one report only")]
     MixedParts {
@@ -202,6 +210,7 @@ impl ReportError {
                 | Self::NoSuchTitle { .. }
                 | Self::NoSuchEncoding(_)
                 | Self::DateOrder { .. }
+                | Self::NoCurrency { .. }
                 | Self::MixedParts { .. }
                 | Self::LocalRow { .. }
                 | Self::LocalTitles { .. }

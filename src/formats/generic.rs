@@ -30,6 +30,8 @@ const PARENT: usize = 7;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::Generic,
+    name: "generic",
+    provider: "generic",
     dated_by: DatedBy::Created,
     columns: &[],
     number: NumberStyle { mark: None, grouping: false },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use encoding_rs::Encoding;
 
@@ -224,5 +225,6 @@ fn rules() -> Rules {
         date_order,
         generic: None,
         title_says_utc: true,
+        survey: Arc::default(),
     }
 }

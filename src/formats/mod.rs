@@ -4,27 +4,50 @@
 //! row is a refused row, a fault of the file is a [`ReportError`]. To add a format: one file with a `Layout`, one
 //! variant of [`Format`], one sample under `reports/provider/`.
 
+mod adyen_accounting;
+mod adyen_received;
 mod adyen_settlement;
+mod amazonpay;
+mod braintree;
+mod checkout_actions;
+mod checkout_breakdown;
 mod error;
 mod generic;
+mod gocardless_payments;
+mod gocardless_payouts;
+mod klarna;
 mod local;
 mod mask;
+mod mercadopago;
+mod mollie;
 mod paypal_activity;
 mod paypal_codes;
+mod paypal_envelope;
 mod paypal_settlement;
+mod paypal_transactions;
 mod paypal_words;
+mod rate;
+mod razorpay_payments;
+mod razorpay_recon;
+mod razorpay_refunds;
 mod recognise;
 mod records;
+mod repair;
 mod report;
 mod row;
 mod scan;
+mod shopify;
 mod source;
+mod square;
 mod stripe_balance;
 mod stripe_history;
 mod stripe_payments;
+mod survey;
 mod text;
 mod titles;
 mod when;
+mod worldpay;
+mod zones;
 
 use crate::config;
 use crate::domain::entry::{DatedBy, Entry, IgnoredLine, RefusedRow};
@@ -46,11 +69,29 @@ pub enum Format {
     AdyenSettlement,
     PaypalSettlement,
     PaypalActivity,
+    PaypalTransactions,
+    AdyenAccounting,
+    AdyenReceived,
+    Braintree,
+    Square,
+    CheckoutActions,
+    CheckoutBreakdown,
+    Worldpay,
+    RazorpayPayments,
+    RazorpayRecon,
+    RazorpayRefunds,
+    Mollie,
+    GocardlessPayments,
+    GocardlessPayouts,
+    Klarna,
+    MercadoPago,
+    AmazonPay,
+    Shopify,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: &'static [Self] = &[
         Self::Generic,
         Self::StripePayments,
         Self::StripeBalance,
@@ -58,29 +99,34 @@ impl Format {
         Self::AdyenSettlement,
         Self::PaypalSettlement,
         Self::PaypalActivity,
+        Self::PaypalTransactions,
+        Self::AdyenAccounting,
+        Self::AdyenReceived,
+        Self::Braintree,
+        Self::Square,
+        Self::CheckoutActions,
+        Self::CheckoutBreakdown,
+        Self::Worldpay,
+        Self::RazorpayPayments,
+        Self::RazorpayRecon,
+        Self::RazorpayRefunds,
+        Self::Mollie,
+        Self::GocardlessPayments,
+        Self::GocardlessPayouts,
+        Self::Klarna,
+        Self::MercadoPago,
+        Self::AmazonPay,
+        Self::Shopify,
     ];
 
     /// The name that people see and that runs record.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::StripePayments => "stripe-payments",
-            Self::StripeBalance => "stripe-balance",
-            Self::StripeHistory => "stripe-history",
-            Self::AdyenSettlement => "adyen-settlement",
-            Self::PaypalSettlement => "paypal-settlement",
-            Self::PaypalActivity => "paypal-activity",
-        }
+        self.layout().name
     }
 
     /// The provider whose report it is, as in `--provider`.
     pub fn provider(self) -> &'static str {
-        match self {
-            Self::Generic => "generic",
-            Self::StripePayments | Self::StripeBalance | Self::StripeHistory => "stripe",
-            Self::AdyenSettlement => "adyen",
-            Self::PaypalSettlement | Self::PaypalActivity => "paypal",
-        }
+        self.layout().provider
     }
 
     /// What its rows are dated by, unless the file says more ([`Report::dated_by`]).
@@ -97,6 +143,24 @@ impl Format {
             Self::AdyenSettlement => &adyen_settlement::LAYOUT,
             Self::PaypalSettlement => &paypal_settlement::LAYOUT,
             Self::PaypalActivity => &paypal_activity::LAYOUT,
+            Self::PaypalTransactions => &paypal_transactions::LAYOUT,
+            Self::AdyenAccounting => &adyen_accounting::LAYOUT,
+            Self::AdyenReceived => &adyen_received::LAYOUT,
+            Self::Braintree => &braintree::LAYOUT,
+            Self::Square => &square::LAYOUT,
+            Self::CheckoutActions => &checkout_actions::LAYOUT,
+            Self::CheckoutBreakdown => &checkout_breakdown::LAYOUT,
+            Self::Worldpay => &worldpay::LAYOUT,
+            Self::RazorpayPayments => &razorpay_payments::LAYOUT,
+            Self::RazorpayRecon => &razorpay_recon::LAYOUT,
+            Self::RazorpayRefunds => &razorpay_refunds::LAYOUT,
+            Self::Mollie => &mollie::LAYOUT,
+            Self::GocardlessPayments => &gocardless_payments::LAYOUT,
+            Self::GocardlessPayouts => &gocardless_payouts::LAYOUT,
+            Self::Klarna => &klarna::LAYOUT,
+            Self::MercadoPago => &mercadopago::LAYOUT,
+            Self::AmazonPay => &amazonpay::LAYOUT,
+            Self::Shopify => &shopify::LAYOUT,
         }
     }
 }
@@ -136,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_columns_of_every_layout_stand_where_its_rows_look_for_them() {
-        for format in Format::ALL {
+        for &format in Format::ALL {
             let layout = format.layout();
             assert_eq!(layout.format, format);
             for (at, column) in layout.columns.iter().enumerate() {
@@ -150,7 +214,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: std::collections::BTreeSet<_> = Format::ALL.into_iter().map(Format::name).collect();
+        let names: std::collections::BTreeSet<_> = Format::ALL.iter().map(|f| f.name()).collect();
         assert_eq!(names.len(), Format::ALL.len());
     }
 }

@@ -32,6 +32,8 @@ const IMPACT: usize = 13;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::PaypalActivity,
+    name: "paypal-activity",
+    provider: "paypal",
     dated_by: DatedBy::Settled,
     // English, German, Spanish, Japanese; where two stand for one language, the statement has its own word.
     columns: &[

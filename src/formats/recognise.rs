@@ -7,9 +7,9 @@ use crate::config::settings::GenericFormat;
 use crate::domain::entry::DatedBy;
 
 use super::error::ReportError;
-use super::paypal_settlement::{FIRST_RECORDS, squeezed};
+use super::paypal_envelope::{FIRST_RECORDS, squeezed};
 use super::records::Records;
-use super::titles::{Layout, Need, Places, REFERENCE_KEYS, ReferenceOrder, Wanted, normalise};
+use super::titles::{Layout, Need, Places, REFERENCE_KEYS, ReferenceOrder, ReferencePlace, Wanted, normalise};
 use super::{Format, OpenOptions, generic};
 
 /// Records looked at for the title line; preambles are shorter.
@@ -41,7 +41,7 @@ pub(super) struct Plan {
     pub(super) named_width: usize,
     pub(super) places: Places,
     /// Cells that may hold the merchant's reference, best first.
-    pub(super) reference: Vec<usize>,
+    pub(super) reference: Vec<ReferencePlace>,
     pub(super) dated_by: DatedBy,
     pub(super) notes: Vec<String>,
 }
@@ -59,7 +59,7 @@ pub(super) fn candidates<'a>(options: &OpenOptions<'a>) -> Vec<Candidate<'a>> {
             reading,
         }
     });
-    let own = Format::ALL.into_iter().filter(|f| *f != Format::Generic && asked(f.provider())).map(|f| Candidate {
+    let own = Format::ALL.iter().filter(|f| **f != Format::Generic && asked(f.provider())).map(|f| Candidate {
         layout: f.layout(),
         provider: f.provider().to_owned(),
         generic: None,
@@ -101,13 +101,9 @@ pub(super) fn recognise<'c, 'o, R: Read>(
                 Ok(None) | Err(_) => break,
             };
             let titles = record.texts();
-            let envelope = candidates.iter().find(|c| head_records == 1 && begins_envelope(c, &titles));
-            if let Some(candidate) = envelope {
+            if head_records == 1 && candidates.iter().any(|c| begins_envelope(c, &titles)) {
                 let titles = envelope_titles(titles, &mut records);
-                // The transaction detail report shares the envelope and has a status of its own.
-                if titles.iter().any(|t| squeezed(t) == "transactionalstatus") {
-                    seen.push(titles);
-                } else {
+                if let Some(candidate) = of_envelope(candidates, &titles) {
                     matches.push((candidate, Found { delimiter, head_records: 0, titles, has_rows: true }));
                 }
                 break;
@@ -169,6 +165,22 @@ fn begins_envelope(candidate: &Candidate, cells: &[String]) -> bool {
     candidate.layout.extra.envelope && FIRST_RECORDS.iter().any(|kind| kind.eq_ignore_ascii_case(first))
 }
 
+/// Reports of the envelope differ in their titles only: the one with the most key columns of its own. A day without
+/// business has no titles and is read as the first one.
+fn of_envelope<'c, 'o>(candidates: &'c [Candidate<'o>], titles: &[String]) -> Option<&'c Candidate<'o>> {
+    let titles: Vec<String> = titles.iter().map(|t| squeezed(t)).collect();
+    let mut best: Option<(usize, &Candidate)> = None;
+    for candidate in candidates.iter().filter(|c| c.layout.extra.envelope) {
+        let keys = candidate.wanted.iter().filter(|w| w.need == Need::Key);
+        let (found, missing): (Vec<_>, Vec<_>) = keys.partition(|w| w.titles.iter().any(|t| titles.contains(t)));
+        let fits = missing.is_empty() || best.is_none();
+        if fits && best.is_none_or(|(most, _)| found.len() > most) {
+            best = Some((found.len(), candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
 /// The titles of the first CH record; a day without business has none.
 fn envelope_titles<R: Read>(first: Vec<String>, records: &mut Records<'_, R>) -> Vec<String> {
     let mut cells = first;
@@ -208,6 +220,9 @@ fn plan(name: &str, candidate: &Candidate, found: Found) -> Result<Plan, ReportE
     if !missing.is_empty() && !no_titles {
         return Err(missing_columns(name, candidate, &missing, &found.titles));
     }
+    if layout.extra.no_currency && candidate.reading.currency.is_none() {
+        return Err(ReportError::NoCurrency { name: name.to_owned(), format: layout.name.to_owned() });
+    }
     let mut notes = Vec::new();
     let reference = if no_titles {
         notes.push("the report has no transactions".to_owned());
@@ -217,7 +232,7 @@ fn plan(name: &str, candidate: &Candidate, found: Found) -> Result<Plan, ReportE
         notes.push(note);
         cells
     };
-    for &at in &reference {
+    for &ReferencePlace { at, .. } in &reference {
         places.twins.extend((at + 1..titles.len()).filter(|&second| titles[second] == titles[at]).map(|b| (at, b)));
     }
     places.twins.sort_unstable();
@@ -225,7 +240,7 @@ fn plan(name: &str, candidate: &Candidate, found: Found) -> Result<Plan, ReportE
     if let (Format::Generic, Some(&(first, _))) = (layout.format, places.twins.first()) {
         return Err(ReportError::DuplicateTitle { name: name.to_owned(), title: found.titles[first].clone() });
     }
-    let used = |at: usize| places.slots.contains(&Some(at)) || reference.contains(&at);
+    let used = |at: usize| places.slots.contains(&Some(at)) || reference.iter().any(|place| place.at == at);
     let unused = (0..titles.len()).filter(|&at| !used(at)).count();
     if unused > 0 {
         notes.push(format!("{unused} of {} columns are not needed and were not looked at", titles.len()));
@@ -255,43 +270,75 @@ fn plan(name: &str, candidate: &Candidate, found: Found) -> Result<Plan, ReportE
     })
 }
 
-/// The cells of the merchant's reference: the column that the operator has named and no other, else the format's order.
+/// Where the merchant's reference is: the column that the operator has named and no other, else the format's order.
 pub(super) fn reference(
     name: &str,
     candidate: &Candidate,
     printed: &[String],
     titles: &[String],
     places: &Places,
-) -> Result<(Vec<usize>, String), ReportError> {
+) -> Result<(Vec<ReferencePlace>, String), ReportError> {
     if let Some(stated) = &candidate.reading.reference_column {
-        let wanted = if candidate.layout.extra.envelope { squeezed(stated) } else { normalise(stated) };
-        let at = titles.iter().position(|t| *t == wanted).ok_or_else(|| ReportError::NoSuchTitle {
+        let place = stated_place(candidate, titles, places, stated).ok_or_else(|| ReportError::NoSuchTitle {
             name: name.to_owned(),
             title: stated.clone(),
             seen: shown(printed),
         })?;
-        return Ok((vec![at], format!("the merchant's reference is read from {:?}, as stated", printed[at])));
+        let note = format!("the merchant's reference is read from {}, as stated", said(&place, printed));
+        return Ok((vec![place], note));
     }
-    let columns = |columns: &[usize]| columns.iter().filter_map(|&c| places.slots[c]).collect::<Vec<usize>>();
-    let cells = match &candidate.layout.reference {
+    let columns = |columns: &[usize]| -> Vec<ReferencePlace> {
+        columns.iter().filter_map(|&c| places.slots[c].map(ReferencePlace::cell)).collect()
+    };
+    let found: Vec<ReferencePlace> = match &candidate.layout.reference {
         ReferenceOrder::Columns(then) => columns(then),
         ReferenceOrder::Metadata { before, after, then } => {
             let metadata = REFERENCE_KEYS.iter().find_map(|key| {
                 let title = format!("{before}{key}{after}");
-                titles.iter().position(|t| *t == title)
+                titles.iter().position(|t| *t == title).map(ReferencePlace::cell)
             });
             metadata.into_iter().chain(columns(then)).collect()
         }
+        ReferenceOrder::Notes { columns: first, json } => {
+            let keys: Vec<String> = REFERENCE_KEYS.iter().map(|&key| key.to_owned()).collect();
+            let noted = columns(json).into_iter().map(|place| ReferencePlace { keys: keys.clone(), ..place });
+            columns(first).into_iter().chain(noted).collect()
+        }
     };
-    let note = if cells.is_empty() {
+    let note = if found.is_empty() {
         "no column is known to hold the merchant's reference: rows are matched by the provider's id only, \
          or state --reference-column"
             .to_owned()
     } else {
-        let names: Vec<String> = cells.iter().map(|&at| format!("{:?}", printed[at])).collect();
+        let names: Vec<String> = found.iter().map(|place| said(place, printed)).collect();
         format!("the merchant's reference is read from {}", names.join(", else "))
     };
-    Ok((cells, note))
+    Ok((found, note))
+}
+
+/// A title, or `COLUMN.KEY` for a key of the JSON object in a column; `(inside JSON)` may stand behind it.
+fn stated_place(candidate: &Candidate, titles: &[String], places: &Places, stated: &str) -> Option<ReferencePlace> {
+    let wanted = if candidate.layout.extra.envelope { squeezed(stated) } else { normalise(stated) };
+    if let Some(at) = titles.iter().position(|t| *t == wanted) {
+        return Some(ReferencePlace::cell(at));
+    }
+    let ReferenceOrder::Notes { json, .. } = &candidate.layout.reference else {
+        return None;
+    };
+    let stated = stated.trim();
+    let (title, key) = stated.strip_suffix("(inside JSON)").unwrap_or(stated).split_once('.')?;
+    let title = normalise(title);
+    let at = json.iter().filter_map(|&column| places.slots[column]).find(|&at| titles[at] == title)?;
+    Some(ReferencePlace { at, keys: vec![key.trim().to_owned()] })
+}
+
+/// A place of the reference as a note shows it.
+fn said(place: &ReferencePlace, printed: &[String]) -> String {
+    match place.keys.as_slice() {
+        [] => format!("{:?}", printed[place.at]),
+        [key] => format!("{:?} in the JSON of {:?}", key, printed[place.at]),
+        _ => format!("a key such as {:?} in the JSON of {:?}", place.keys[0], printed[place.at]),
+    }
 }
 
 pub(super) fn missing_columns(name: &str, candidate: &Candidate, missing: &[String], seen: &[String]) -> ReportError {

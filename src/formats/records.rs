@@ -48,6 +48,8 @@ struct Field {
 pub(super) struct Record<'a> {
     /// Physical line on which it starts, from 1.
     pub(super) line: u64,
+    /// Physical line behind it.
+    pub(super) next_line: u64,
     /// What is wrong with its quoting.
     pub(super) damage: Option<&'static str>,
     /// Whether a line end followed; `false` for a last record without one.
@@ -116,14 +118,25 @@ enum State {
     Junk,
 }
 
+impl<'n, 't> Records<'n, &'t [u8]> {
+    /// Splits the text of one record.
+    pub(super) fn of_one(name: &'n str, text: &'t [u8], delimiter: u8) -> Self {
+        Self::with_buffer(name, text, delimiter, text.len() + 1)
+    }
+}
+
 impl<'n, R: Read> Records<'n, R> {
     /// Splits `input`; `name` is for messages.
     pub(super) fn new(name: &'n str, input: R, delimiter: u8) -> Self {
+        Self::with_buffer(name, input, delimiter, CHUNK)
+    }
+
+    fn with_buffer(name: &'n str, input: R, delimiter: u8, bytes: usize) -> Self {
         Self {
             name,
             input,
             delimiter,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; bytes],
             start: 0,
             end: 0,
             at_eof: false,
@@ -203,6 +216,7 @@ impl<'n, R: Read> Records<'n, R> {
         self.line = line + lines;
         Ok(Some(Record {
             line,
+            next_line: self.line,
             damage,
             ended,
             raw: &self.buffer[record_start..at],

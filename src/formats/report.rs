@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use encoding_rs::Encoding;
 
@@ -16,9 +16,10 @@ use super::error::ReportError;
 use super::recognise::{Candidate, Plan, candidates, recognise};
 use super::row::{Emit, Rules};
 use super::source::Source;
+use super::survey::Survey;
 use super::text::{Text, encoding};
 use super::titles::{Layout, normalise};
-use super::{Format, Item, OpenOptions, generic, paypal_settlement, scan, when};
+use super::{Format, Item, OpenOptions, generic, scan, when};
 
 /// An opened report.
 pub struct Report {
@@ -53,7 +54,7 @@ impl Part {
 }
 
 impl Report {
-    /// Opens the parts of one report: bytes hashed, format recognised, columns found. No row is read yet.
+    /// Opens the parts of one report: bytes hashed, format recognised, columns found. Nothing is handed over yet.
     pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Self, ReportError> {
         let candidates = candidates(options);
         let mut parts: Vec<(Part, &Candidate)> = Vec::new();
@@ -92,6 +93,7 @@ impl Report {
         let (layout, provider) = (candidate.layout, candidate.provider.clone());
         let mut parts: Vec<Part> = parts.into_iter().map(|(part, _)| part).collect();
         settle_date_order(layout, &mut parts)?;
+        survey(layout, &mut parts)?;
 
         let files = parts.iter().map(|p| ReportFile {
             name: p.source.name.clone(),
@@ -145,7 +147,7 @@ impl Report {
     /// Titles of the columns that the merchant's reference is read from, best first.
     pub fn reference_columns(&self) -> Vec<&str> {
         let plan = &self.parts[0].plan;
-        plan.reference.iter().map(|&at| plan.titles[at].as_str()).collect()
+        plan.reference.iter().map(|place| plan.titles[place.at].as_str()).collect()
     }
 
     /// Reads all rows, file after file, until `on` breaks. Can be called again; a file that has changed is an error.
@@ -175,11 +177,7 @@ impl Report {
     fn scan(&self, emit: &mut Emit<'_>) -> Result<(), ReportError> {
         for (file, part) in self.parts.iter().enumerate() {
             emit.file = file;
-            if self.layout.extra.envelope {
-                paypal_settlement::scan(part, emit)?;
-            } else {
-                scan::scan(self.layout, part, emit)?;
-            }
+            (self.layout.extra.scan)(self.layout, part, emit)?;
             if emit.stopped {
                 return Ok(());
             }
@@ -207,7 +205,22 @@ fn rules(candidate: &Candidate, plan: &Plan) -> Rules {
         currency: reading.currency,
         date_order: reading.date_order,
         generic,
+        survey: Arc::default(),
     }
+}
+
+/// The first look at all rows, where the format asks for one.
+fn survey(layout: &'static Layout, parts: &mut [Part]) -> Result<(), ReportError> {
+    let Some(look) = layout.extra.survey else {
+        return Ok(());
+    };
+    let mut survey = Survey::default();
+    for part in parts.iter() {
+        scan::survey(layout, part, &mut |row| look(row, &mut survey))?;
+    }
+    let survey = Arc::new(survey);
+    parts.iter_mut().for_each(|part| part.rules.survey = Arc::clone(&survey));
+    Ok(())
 }
 
 /// Day before month or month before day is a setting of the account: one date above the twelfth settles it for all

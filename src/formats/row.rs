@@ -4,14 +4,18 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::config::settings::{DateOrder, GenericFormat};
 use crate::domain::entry::{Entry, EntryKind, IgnoredLine, Peek, RefusedRow, Status};
 use crate::domain::money::{AmountError, Currency, NumberStyle, format_minor, parse_minor};
 
 use super::mask::masked;
-use super::paypal_settlement::Tally;
+use super::paypal_envelope::Tally;
+use super::rate::scaled;
 use super::records::Record;
+use super::survey::Survey;
+use super::titles::ReferencePlace;
 use super::when::When;
 use super::{Format, Item};
 
@@ -30,6 +34,8 @@ pub(super) struct Rules {
     pub(super) generic: Option<GenericFormat>,
     /// Whether the title of a generic format's time column says UTC.
     pub(super) title_says_utc: bool,
+    /// What a first look at all rows of the report has shown.
+    pub(super) survey: Arc<Survey>,
 }
 
 /// Why a record cannot be read.
@@ -48,7 +54,7 @@ pub(super) struct Row<'a> {
     pub(super) titles: &'a [String],
     slots: &'a [Option<usize>],
     /// Cells that may hold the merchant's reference, best first.
-    reference: &'a [usize],
+    reference: &'a [ReferencePlace],
     pub(super) rules: &'a Rules,
     /// Whether a spreadsheet's guard was taken off a cell.
     guarded: Cell<bool>,
@@ -60,7 +66,7 @@ impl<'a> Row<'a> {
         record: Record<'a>,
         titles: &'a [String],
         slots: &'a [Option<usize>],
-        reference: &'a [usize],
+        reference: &'a [ReferencePlace],
         rules: &'a Rules,
     ) -> Self {
         Self { record, text: record.as_text(), titles, slots, reference, rules, guarded: Cell::new(false) }
@@ -105,12 +111,29 @@ impl<'a> Row<'a> {
 
     /// The merchant's reference, from the first of its columns that is not blank.
     pub(super) fn merchant_reference(&self) -> Result<Option<Cow<'a, str>>, Fault> {
-        for &at in self.reference {
-            if let Some(reference) = self.id_at(at)? {
-                return Ok(Some(reference));
+        for place in self.reference {
+            let reference = if place.keys.is_empty() { self.id_at(place.at)? } else { self.noted(place) };
+            if reference.is_some() {
+                return Ok(reference);
             }
         }
         Ok(None)
+    }
+
+    /// A key of the JSON object in a cell. A cell that is no object has none: shops write what they like there.
+    fn noted(&self, place: &ReferencePlace) -> Option<Cow<'a, str>> {
+        let text = self.cell(place.at);
+        if !text.starts_with('{') {
+            return None;
+        }
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+        let text = place.keys.iter().find_map(|key| match object.get(key)? {
+            serde_json::Value::String(text) => Some(text.trim().to_owned()),
+            // A number with a fraction or an exponent could be printed in another way than it was written.
+            serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+            _ => None,
+        });
+        text.filter(|t| !t.is_empty()).map(Cow::Owned)
     }
 
     fn id_at(&self, at: usize) -> Result<Option<Cow<'a, str>>, Fault> {
@@ -148,11 +171,28 @@ impl<'a> Row<'a> {
 
     /// An amount in major units as ISO minor units. Blank is `None`.
     pub(super) fn amount(&self, column: usize, currency: Currency) -> Result<Option<i64>, Fault> {
-        let text = self.unguarded(self.text(column));
+        self.amount_of(column, self.unguarded(self.text(column)), currency)
+    }
+
+    /// The same of a part of the column's text.
+    pub(super) fn amount_of(&self, column: usize, text: &str, currency: Currency) -> Result<Option<i64>, Fault> {
         match parse_minor(text, currency.exponent(), self.rules.number) {
             Ok(minor) => Ok(Some(minor)),
             Err(AmountError::Empty) => Ok(None),
             Err(error) => Err(self.fault(column, format!("{error} (currency {currency})"))),
+        }
+    }
+
+    /// An amount that may be less than a minor unit: then its text is given, and no minor units.
+    pub(super) fn fine_amount(
+        &self,
+        column: usize,
+        currency: Currency,
+    ) -> Result<(Option<i64>, Option<Cow<'a, str>>), Fault> {
+        let text = self.text(column);
+        match parse_minor(text, currency.exponent(), self.rules.number) {
+            Err(AmountError::TooPrecise) if scaled(text).is_some() => Ok((None, Some(Cow::Borrowed(text)))),
+            _ => self.needed_amount(column, currency).map(|minor| (Some(minor), None)),
         }
     }
 
@@ -276,6 +316,11 @@ impl<'o> Emit<'o> {
             self.stopped = (self.on)(item).is_break();
         }
     }
+}
+
+/// The amount as money that leaves the merchant, whichever sign it has. Cannot overflow: the negative side is larger.
+pub(super) fn outward(minor: i64) -> i64 {
+    if minor > 0 { -minor } else { minor }
 }
 
 /// Marks an entry for a person.

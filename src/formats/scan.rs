@@ -4,24 +4,28 @@ use std::ops::ControlFlow;
 
 use super::error::ReportError;
 use super::records::{Record, Records};
+use super::repair;
 use super::report::Part;
-use super::row::{Emit, Fault, Row};
+use super::row::{Emit, Fault, Row, Rules};
 use super::titles::Layout;
 
 /// Reads one file of a report.
 pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<(), ReportError> {
     let plan = &part.plan;
     let mut records = Records::new(&part.source.name, part.text(), plan.delimiter);
-    let mut seen = 0;
+    let (mut seen, mut next_line) = (0, 1);
     while let Some(record) = records.next()? {
         seen += 1;
-        if seen < plan.head_records {
-            emit.ignored(record.line, "before the title line");
+        if seen <= plan.head_records && plan.head_records > 1 {
+            emit_preamble(next_line..record.line, emit);
+            let is_titles = seen == plan.head_records;
+            emit.ignored(record.line, if is_titles { "the title line" } else { "before the title line" });
+            next_line = record.next_line;
         } else if seen > plan.head_records {
             if !record.ended && record.len() < plan.named_width && !record.is_blank() {
                 return Err(cut(part, &record));
             }
-            read_record(layout, part, record, emit);
+            read_record(layout, part, &part.rules, record, emit);
         }
         if emit.stopped {
             return Ok(());
@@ -30,34 +34,99 @@ pub(super) fn scan(layout: &Layout, part: &Part, emit: &mut Emit<'_>) -> Result<
     Ok(())
 }
 
-fn cut(part: &Part, record: &Record<'_>) -> ReportError {
+/// Blank lines among what stands before the rows: they are lines of the report too.
+pub(super) fn emit_preamble(blank: std::ops::Range<u64>, emit: &mut Emit<'_>) {
+    for line in blank {
+        emit.ignored(line, "blank line");
+    }
+}
+
+/// Hands over each sound row of one file. What is wrong with the others is for the reading to say.
+pub(super) fn survey(
+    layout: &Layout,
+    part: &Part,
+    look: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<(), ReportError> {
+    let mut records = Records::new(&part.source.name, part.text(), part.plan.delimiter);
+    let mut seen = 0;
+    while let Some(record) = records.next()? {
+        seen += 1;
+        if seen > part.plan.head_records {
+            // A fault of a row is told when the row is read.
+            let _ = with_row(layout, part, &part.rules, record, &mut *look);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cut(part: &Part, record: &Record<'_>) -> ReportError {
     let reason = format!("its last record has {} of {} cells and no line end", record.len(), part.plan.titles.len());
     ReportError::Cut { name: part.source.name.clone(), line: record.line, reason }
 }
 
-fn read_record(layout: &Layout, part: &Part, record: Record<'_>, emit: &mut Emit<'_>) {
-    let plan = &part.plan;
-    let right_width = record.len() == plan.titles.len() || record.len() == plan.named_width;
-    if record.is_blank() {
-        emit.ignored(record.line, "blank row");
-    } else if let Some(why) = record.damage {
-        emit.refused(record.line, whole(&record, why));
-    } else if !right_width {
-        let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
-        emit.refused(record.line, whole(&record, &reason));
-    } else if is_title_line(&record, &plan.titles) {
-        emit.ignored(record.line, "the title line again: joined files");
-    } else {
-        let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, &part.rules);
-        if !row.is_text() {
-            let at = record.bad_text().unwrap_or_default();
-            return emit.refused(record.line, bad_text(&record, at, &plan.titles));
-        }
-        let read = same_in_twins(&row, &plan.places.twins).and_then(|()| (layout.read_row)(&row, emit));
-        if let Err(fault) = read {
-            emit.refused(record.line, fault);
-        }
+/// Reads one record behind the titles.
+pub(super) fn read_record(layout: &Layout, part: &Part, rules: &Rules, record: Record<'_>, emit: &mut Emit<'_>) {
+    let line = record.line;
+    match with_row(layout, part, rules, record, &mut |row| (layout.read_row)(row, emit)) {
+        Ok(None) => {}
+        Ok(Some(reason)) => emit.ignored(line, reason),
+        Err(fault) => emit.refused(line, fault),
     }
+}
+
+/// Hands over the row that a record is; or gives the reason why it is rightly none.
+pub(super) fn with_row(
+    layout: &Layout,
+    part: &Part,
+    rules: &Rules,
+    record: Record<'_>,
+    on: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Result<Option<&'static str>, Fault> {
+    let plan = &part.plan;
+    if record.is_blank() {
+        return Ok(Some("blank row"));
+    }
+    let fault = if let Some(why) = record.damage {
+        whole(&record, why)
+    } else if record.len() != plan.titles.len() && record.len() != plan.named_width {
+        let reason = format!("the record has {} cells, the title line has {}", record.len(), plan.titles.len());
+        whole(&record, &reason)
+    } else if is_title_line(&record, &plan.titles) {
+        return Ok(Some("the title line again: joined files"));
+    } else {
+        let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, rules);
+        if !row.is_text() {
+            return Err(bad_text(&record, record.bad_text().unwrap_or_default(), &plan.titles));
+        }
+        return same_in_twins(&row, &plan.places.twins).and_then(|()| on(&row)).map(|()| None);
+    };
+    let json: Vec<usize> = layout.extra.json_columns.iter().filter_map(|&column| plan.places.slots[column]).collect();
+    if json.is_empty() {
+        return Err(fault);
+    }
+    match repair::without_json(&record, plan.delimiter, &json) {
+        Some(repaired) => with_repaired((part, rules), &record, &repaired, on).unwrap_or(Err(fault)),
+        None => Err(fault),
+    }
+}
+
+/// Hands over the row of a repaired record; `None` when it is still no sound one.
+fn with_repaired(
+    (part, rules): (&Part, &Rules),
+    damaged: &Record<'_>,
+    repaired: &[u8],
+    on: &mut dyn FnMut(&Row<'_>) -> Result<(), Fault>,
+) -> Option<Result<Option<&'static str>, Fault>> {
+    let plan = &part.plan;
+    let mut records = Records::of_one(&part.source.name, repaired, plan.delimiter);
+    let mut record = records.next().ok().flatten()?;
+    let right_width = record.len() == plan.titles.len() || record.len() == plan.named_width;
+    if record.damage.is_some() || !right_width || record.bad_text().is_some() {
+        return None;
+    }
+    record.line = damaged.line;
+    let row = Row::new(record, &plan.titles, &plan.places.slots, &plan.reference, rules);
+    Some(same_in_twins(&row, &plan.places.twins).and_then(|()| on(&row)).map(|()| None))
 }
 
 /// A fault of the record as a whole.
@@ -78,8 +147,8 @@ pub(super) fn bad_text(record: &Record<'_>, at: usize, titles: &[String]) -> Fau
     }
 }
 
-fn is_title_line(record: &Record<'_>, titles: &[String]) -> bool {
-    (0..record.len()).all(|at| record.cell(at).trim_ascii() == titles[at].as_bytes())
+pub(super) fn is_title_line(record: &Record<'_>, titles: &[String]) -> bool {
+    record.len() <= titles.len() && (0..record.len()).all(|at| record.cell(at).trim_ascii() == titles[at].as_bytes())
 }
 
 /// A needed title that stands twice is harmless only while both cells say the same.

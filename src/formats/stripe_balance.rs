@@ -27,6 +27,8 @@ const TRACE_STATUS: usize = 12;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::StripeBalance,
+    name: "stripe-balance",
+    provider: "stripe",
     dated_by: DatedBy::Created,
     columns: &[
         key(ID, &["balance_transaction_id"]),

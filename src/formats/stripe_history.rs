@@ -26,6 +26,8 @@ const CUSTOMER_CURRENCY: usize = 10;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::StripeHistory,
+    name: "stripe-history",
+    provider: "stripe",
     dated_by: DatedBy::Created,
     columns: &[
         key(ID, &["id"]),

@@ -28,6 +28,8 @@ const CLIENT_REFERENCE: usize = 11;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::StripePayments,
+    name: "stripe-payments",
+    provider: "stripe",
     dated_by: DatedBy::Created,
     columns: &[
         key(ID, &["id"]),

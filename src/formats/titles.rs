@@ -4,12 +4,20 @@ use crate::domain::entry::DatedBy;
 use crate::domain::money::NumberStyle;
 
 use super::Format;
+use super::error::ReportError;
+use super::report::Part;
 use super::row::{Emit, Fault, Row};
+use super::scan;
+use super::survey::Survey;
 
 /// The declaration of a format: reads like a table, holds no state.
 pub(super) struct Layout {
     /// Which format it declares.
     pub(super) format: Format,
+    /// The name that people see and that runs record.
+    pub(super) name: &'static str,
+    /// The provider whose report it is, as in `--provider`.
+    pub(super) provider: &'static str,
     /// What its rows are dated by.
     pub(super) dated_by: DatedBy,
     /// Its columns; a row asks for them by their place in this table.
@@ -36,10 +44,33 @@ pub(super) struct Extra {
     pub(super) order_column: Option<usize>,
     /// Records begin with their type, and titles are one type of them.
     pub(super) envelope: bool,
+    /// The report has no currency column: the operator has to state the currency.
+    pub(super) no_currency: bool,
+    /// Columns of JSON text that the provider writes without doubling its quotes; no other column may be repaired.
+    pub(super) json_columns: &'static [usize],
+    /// A first look at each row, where rows cannot be read one by one.
+    pub(super) survey: Option<SurveyRow>,
+    /// How one file is passed over.
+    pub(super) scan: ScanFile,
 }
 
 /// A plain table.
-pub(super) const PLAIN: Extra = Extra { settled_if: &[], number_of: None, order_column: None, envelope: false };
+pub(super) const PLAIN: Extra = Extra {
+    settled_if: &[],
+    number_of: None,
+    order_column: None,
+    envelope: false,
+    no_currency: false,
+    json_columns: &[],
+    survey: None,
+    scan: scan::scan,
+};
+
+/// Looks at one row before any row is read.
+pub(super) type SurveyRow = for<'a> fn(&Row<'a>, &mut Survey) -> Result<(), Fault>;
+
+/// Passes over one file and hands over what its records say.
+pub(super) type ScanFile = for<'p, 'e, 'o> fn(&'p Layout, &'p Part, &'e mut Emit<'o>) -> Result<(), ReportError>;
 
 /// Turns one record into entries, or says why it cannot be read.
 pub(super) type ReadRow = for<'a> fn(&Row<'a>, &mut Emit<'_>) -> Result<(), Fault>;
@@ -57,6 +88,29 @@ pub(super) enum ReferenceOrder {
         /// Columns to try next.
         then: &'static [usize],
     },
+    /// These columns of the layout, then a well-known key of the JSON objects in others.
+    Notes {
+        /// Columns to try first.
+        columns: &'static [usize],
+        /// Columns that hold JSON objects.
+        json: &'static [usize],
+    },
+}
+
+/// Where the merchant's reference may stand in a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReferencePlace {
+    /// The cell.
+    pub(super) at: usize,
+    /// Keys of the JSON object in that cell, best first; none where the cell is the reference.
+    pub(super) keys: Vec<String>,
+}
+
+impl ReferencePlace {
+    /// A cell that is the reference.
+    pub(super) fn cell(at: usize) -> Self {
+        Self { at, keys: Vec::new() }
+    }
 }
 
 /// Metadata keys under which shops keep their own reference, best first.
@@ -72,6 +126,7 @@ pub(super) const REFERENCE_KEYS: &[&str] = &[
     "orderid",
     "order_number",
     "order_reference",
+    "order_ref",
     "order",
     "invoice_id",
     "idempotency_key",

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use chrono::{DateTime, Duration, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc};
+use chrono::{DateTime, Duration, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
 
 use crate::config::settings::DateOrder;
 use crate::domain::entry::Entry;
 
 use super::row::flag;
+use super::zones;
 
 /// What a cell says about the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub(super) fn slashed_with_offset(text: &str, _stated: Option<Tz>) -> When<'_> {
     }
 }
 
-/// A local time whose zone stands beside it: an abbreviation, an IANA name, else what the operator has stated.
+/// A local time whose zone stands beside it: an abbreviation, a zone's name, else what the operator has stated.
 pub(super) fn labelled<'a>(text: &'a str, local: Option<NaiveDateTime>, label: &str, stated: Option<Tz>) -> When<'a> {
     let Some(local) = local else {
         return if text.is_empty() { When::Blank } else { When::Doubt(text, NOT_A_TIME) };
@@ -103,9 +104,9 @@ pub(super) fn labelled<'a>(text: &'a str, local: Option<NaiveDateTime>, label: &
         }
         (None, Some(zone)) => in_zone(text, local, zone),
         (None, None) if label.is_empty() => When::Local(text),
-        (None, None) => match label.parse::<Tz>() {
-            Ok(zone) => in_zone(text, local, zone),
-            Err(_) => When::Doubt(text, "this zone's abbreviation names several zones or none: state --timezone"),
+        (None, None) => match zones::named(label) {
+            Some(zone) => in_zone(text, local, zone),
+            None => When::Doubt(text, "this zone's abbreviation names several zones or none: state --timezone"),
         },
     }
 }
@@ -278,6 +279,43 @@ pub(super) fn time_of_day(text: &str) -> Option<NaiveTime> {
     clock(text.as_bytes()).filter(|(_, used)| *used == text.len()).map(|(time, _)| time)
 }
 
+/// `14:30[:00]` or `2:30[:00] PM`.
+pub(super) fn time_on_a_clock(text: &str) -> Option<NaiveTime> {
+    let (digits, after_noon) = match text.get(text.len().checked_sub(2)?..)? {
+        "AM" | "am" => (&text[..text.len() - 2], Some(false)),
+        "PM" | "pm" => (&text[..text.len() - 2], Some(true)),
+        _ => (text, None),
+    };
+    let digits = digits.trim_end();
+    let time = if digits.as_bytes().get(1) == Some(&b':') {
+        time_of_day(&format!("0{digits}"))?
+    } else {
+        time_of_day(digits)?
+    };
+    let hour = match (after_noon, time.hour()) {
+        (None, hour) => hour,
+        (Some(_), 0 | 13..) => return None,
+        (Some(after_noon), hour) => hour % 12 + if after_noon { 12 } else { 0 },
+    };
+    time.with_hour(hour)
+}
+
+/// `03/09/2026 14:03:21` in the month-first order, for providers that print no other.
+pub(super) fn american(text: &str) -> Option<NaiveDateTime> {
+    date_and_clock(text, DateOrder::MonthFirst)
+}
+
+/// `09/03/2026 14:03:21` in the day-first order, for providers that print no other.
+pub(super) fn day_first(text: &str) -> Option<NaiveDateTime> {
+    text.contains('/').then(|| date_and_clock(text, DateOrder::DayFirst))?
+}
+
+fn date_and_clock(text: &str, order: DateOrder) -> Option<NaiveDateTime> {
+    let (date, clock) = text.split_once(' ')?;
+    let day = account_date(date, Some(order))?;
+    time_on_a_clock(clock.trim()).map(|time| day.and_time(time))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,6 +346,24 @@ mod tests {
         ];
         for (read, text, expected) in table {
             assert_eq!(read(text, None), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn clocks_of_twelve_and_of_twenty_four_hours() {
+        for (text, expected) in [
+            ("14:30:00", Some((14, 30))),
+            ("2:30:00 PM", Some((14, 30))),
+            ("02:30 pm", Some((14, 30))),
+            ("12:00:00 AM", Some((0, 0))),
+            ("12:01 PM", Some((12, 1))),
+            ("13:00 PM", None),
+            ("0:30 AM", None),
+            ("noon", None),
+            ("M", None),
+        ] {
+            let time = expected.and_then(|(hour, minute)| NaiveTime::from_hms_opt(hour, minute, 0));
+            assert_eq!(time_on_a_clock(text), time, "{text}");
         }
     }
 

@@ -186,6 +186,8 @@ fn joined_files_preambles_and_blank_rows_are_told_and_skipped() {
     let expected = [
         "1 ignored: before the title line",
         "2 ignored: before the title line",
+        "3 ignored: blank line",
+        "4 ignored: the title line",
         "5 r1 Charge Some(100) Succeeded",
         "6 ignored: blank row",
         "7 ignored: the title line again: joined files",
