@@ -48,7 +48,7 @@ pub(super) fn partitions(check: &mut Check<'_>, file: &file::Partitions) -> Part
             "partitions.client_retry_window",
             file.client_retry_window.as_ref(),
             72 * HOUR,
-            &(Duration::ZERO..=365 * DAY),
+            &(MINUTE..=365 * DAY),
         ),
         largest_ttl: check.span("partitions.largest_ttl", file.largest_ttl.as_ref(), 72 * HOUR, &(MINUTE..=365 * DAY)),
     };
