@@ -18,60 +18,59 @@ $$ SELECT date '2000-01-01' + ('x' || left(lease_id::text, 4))::bit(16)::integer
 
 CREATE TABLE idem.idempotency_keys (
     day                    date        NOT NULL,
-    account_id             text        COLLATE "C" NOT NULL CHECK (octet_length(account_id) <= 255),
-    key                    text        COLLATE "C" NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
-    endpoint               text        NOT NULL CHECK (octet_length(endpoint) BETWEEN 1 AND 255),
-    request_hash           bytea       NOT NULL CHECK (octet_length(request_hash) BETWEEN 16 AND 64),
+    account_id             text        COLLATE "C" NOT NULL,
+    key                    text        COLLATE "C" NOT NULL,
+    endpoint               text        NOT NULL,
+    request_hash           bytea       NOT NULL,
     -- Only for those who send the request again; cleared when the key is finished.
     request_method         text,
     request_path           text,
     request_headers        jsonb,
-    request_body           bytea       CHECK (octet_length(request_body) <= 1048576),
-    status                 text        NOT NULL DEFAULT 'in_progress'
-                               CHECK (status IN ('in_progress', 'completed', 'failed', 'needs_review')),
-    recovery_point         text        NOT NULL DEFAULT 'started'
-                               CHECK (octet_length(recovery_point) BETWEEN 1 AND 64),
+    request_body           bytea,
+    status                 text        NOT NULL DEFAULT 'in_progress',
+    recovery_point         text        NOT NULL DEFAULT 'started',
     lease_id               uuid,
     lease_owner            text,
     locked_until           timestamptz,
-    lease_epoch            bigint      NOT NULL DEFAULT 0 CHECK (lease_epoch >= 0),
-    attempts               integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    failures               integer     NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    lease_epoch            bigint      NOT NULL DEFAULT 0,
+    attempts               integer     NOT NULL DEFAULT 0,
+    failures               integer     NOT NULL DEFAULT 0,
     next_attempt_at        timestamptz NOT NULL,
     last_error_class       text,
-    last_error             text        CHECK (octet_length(last_error) <= 1024),
+    last_error             text,
     provider               text,
-    provider_key           text        CHECK (octet_length(provider_key) BETWEEN 1 AND 255),
+    provider_key           text,
     provider_ref           text,
     provider_key_window    interval,
     provider_first_sent_at timestamptz,
     provider_last_sent_at  timestamptz,
     provider_charge_id     text,
-    response_code          integer     CHECK (response_code BETWEEN 100 AND 599),
+    response_code          integer,
     response_headers       jsonb,
-    response_body          bytea       CHECK (octet_length(response_body) <= 1048576),
-    ttl                    interval    NOT NULL CHECK (ttl > interval '0'),
+    response_body          bytea,
+    ttl                    interval    NOT NULL,
     created_at             timestamptz NOT NULL,
     completed_at           timestamptz,
     expires_at             timestamptz,
-    replays                integer     NOT NULL DEFAULT 0 CHECK (replays >= 0),
+    replays                integer     NOT NULL DEFAULT 0,
     last_replay_at         timestamptz,
     escalated_at           timestamptz,
     escalation_reason      text,
+    -- Each CHECK costs every claim some 3 microseconds. So these are the four that stand between a fault of a writer and
+    -- a second charge; lengths and ranges are checked by the functions, which are the only way in.
+    CONSTRAINT idempotency_keys_status_is_known
+        CHECK (status IN ('in_progress', 'completed', 'failed', 'needs_review')),
     CONSTRAINT idempotency_keys_lease_is_whole
-        CHECK ((lease_id IS NULL) = (locked_until IS NULL)),
-    CONSTRAINT idempotency_keys_lease_names_its_day
-        CHECK (lease_id IS NULL OR idem.lease_day(lease_id) = day),
-    CONSTRAINT idempotency_keys_only_work_in_progress_is_leased
-        CHECK (lease_id IS NULL OR status = 'in_progress'),
+        CHECK ((lease_id IS NULL) = (locked_until IS NULL) AND (lease_id IS NULL OR status = 'in_progress')),
     CONSTRAINT idempotency_keys_intent_is_whole
         CHECK (provider_first_sent_at IS NULL
                OR (provider IS NOT NULL AND provider_key IS NOT NULL AND provider_key_window IS NOT NULL)),
-    CONSTRAINT idempotency_keys_completed_is_whole
+    -- Only finished work expires, and a failed key whose provider call was begun is not finished.
+    CONSTRAINT idempotency_keys_end_is_whole
         CHECK ((status = 'completed') = (completed_at IS NOT NULL)
-               AND (status <> 'completed' OR (response_code IS NOT NULL AND expires_at IS NOT NULL))),
-    CONSTRAINT idempotency_keys_only_finished_work_expires
-        CHECK (expires_at IS NULL OR status = 'completed' OR (status = 'failed' AND provider_first_sent_at IS NULL)),
+               AND (status <> 'completed' OR (response_code IS NOT NULL AND expires_at IS NOT NULL))
+               AND (expires_at IS NULL OR status = 'completed'
+                    OR (status = 'failed' AND provider_first_sent_at IS NULL))),
     PRIMARY KEY (account_id, key, day)
 ) PARTITION BY RANGE (day);
 
@@ -115,8 +114,8 @@ COMMENT ON TABLE idem.held_keys IS 'Keys that outlived the partition of their ho
 -- The inbox: messages that a consumer has worked off, by the same rules.
 CREATE TABLE idem.processed_messages (
     day          date        NOT NULL,
-    consumer     text        COLLATE "C" NOT NULL CHECK (octet_length(consumer) BETWEEN 1 AND 255),
-    message_id   text        COLLATE "C" NOT NULL CHECK (octet_length(message_id) BETWEEN 1 AND 255),
+    consumer     text        COLLATE "C" NOT NULL,
+    message_id   text        COLLATE "C" NOT NULL,
     processed_at timestamptz NOT NULL,
     PRIMARY KEY (consumer, message_id, day)
 ) PARTITION BY RANGE (day);

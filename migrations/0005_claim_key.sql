@@ -265,8 +265,12 @@ BEGIN
         RAISE EXCEPTION 'account, key, endpoint, request_hash, ttl and lease must not be NULL'
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    IF octet_length(key) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'the idempotency key has % bytes, 1 to 255 are allowed', octet_length(key)
+    IF octet_length(key) NOT BETWEEN 1 AND 255 OR octet_length(account) > 255
+       OR octet_length(endpoint) NOT BETWEEN 1 AND 255 OR octet_length(request_hash) NOT BETWEEN 16 AND 64
+       OR octet_length(body) > 1048576 OR octet_length(headers::text) > 65536 THEN
+        RAISE EXCEPTION 'a length is out of range: key % bytes (1 to 255), account % (at most 255), endpoint % (1 to 255), request_hash % (16 to 64), body % (at most 1 MiB), headers % (at most 64 KiB)',
+            octet_length(key), octet_length(account), octet_length(endpoint), octet_length(request_hash),
+            coalesce(octet_length(body), 0), coalesce(octet_length(headers::text), 0)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF lease NOT BETWEEN interval '1 second' AND interval '1 hour' THEN

@@ -84,8 +84,9 @@ DECLARE
     at        timestamptz;
     kept      interval := idem.in_seconds(coalesce(key_window, interval '0'));
 BEGIN
-    IF provider IS NULL OR provider_key IS NULL THEN
-        RAISE EXCEPTION 'provider and provider_key must not be NULL' USING ERRCODE = 'null_value_not_allowed';
+    IF provider IS NULL OR provider_key IS NULL OR octet_length(provider_key) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'send_intent needs a provider, and a provider_key of 1 to 255 bytes'
+            USING ERRCODE = 'invalid_parameter_value';
     END IF;
     found_row := idem.lock_leased_row(account, key, lease_id);
     at := clock_timestamp();
@@ -133,8 +134,8 @@ DECLARE
     home_day  date := idem.lease_day(lease_id);
     found_row idem.leased_row;
 BEGIN
-    IF recovery_point IS NULL OR recovery_point IN ('started', 'done') THEN
-        RAISE EXCEPTION 'a checkpoint lies between started and done, it cannot be %', coalesce(recovery_point, 'NULL')
+    IF recovery_point IS NULL OR recovery_point IN ('', 'started', 'done') OR octet_length(recovery_point) > 64 THEN
+        RAISE EXCEPTION 'a checkpoint has a name of 1 to 64 bytes other than started and done, not "%"', recovery_point
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     found_row := idem.lock_leased_row(account, key, lease_id);
@@ -174,6 +175,12 @@ DECLARE
     found_row idem.leased_row;
     at        timestamptz;
 BEGIN
+    IF response_code IS NULL OR response_code NOT BETWEEN 100 AND 599 OR octet_length(response_body) > 1048576
+       OR octet_length(response_headers::text) > 65536 THEN
+        RAISE EXCEPTION 'an answer has a code from 100 to 599, a body of at most 1 MiB and headers of at most 64 KiB, not % with % and % bytes',
+            response_code, coalesce(octet_length(response_body), 0), coalesce(octet_length(response_headers::text), 0)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Save the id of a large body instead of the body.';
+    END IF;
     found_row := idem.lock_leased_row(account, key, lease_id);
     IF found_row.is_held IS NULL THEN
         RETURN false;

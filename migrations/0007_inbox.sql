@@ -14,8 +14,10 @@ DECLARE
     clock_error CONSTANT interval := interval '5 minutes';
     at          timestamptz;
 BEGIN
-    IF consumer IS NULL OR message_id IS NULL THEN
-        RAISE EXCEPTION 'consumer and message_id must not be NULL' USING ERRCODE = 'null_value_not_allowed';
+    IF consumer IS NULL OR message_id IS NULL OR octet_length(consumer) NOT BETWEEN 1 AND 255
+       OR octet_length(message_id) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'claim_message needs a consumer and a message_id of 1 to 255 bytes each'
+            USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'claim_message needs READ COMMITTED, this transaction is %',
