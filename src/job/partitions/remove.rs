@@ -136,7 +136,10 @@ impl Run<'_> {
                 Fate::Reattach => {
                     self.put_back(facts, &leftover, "by its retention it is too young to go", done).await?;
                 }
-                Fate::Drop => self.drop_if_finished(table, facts, &leftover, done).await?,
+                // What comes back is looked at once more below, like any day, and says there what keeps it.
+                Fate::Drop => {
+                    self.drop_if_finished(table, facts, &leftover, done).await?;
+                }
             }
         }
         Ok(())
@@ -156,23 +159,22 @@ impl Run<'_> {
         self.step(&step, done).await.map(|_| ())
     }
 
-    /// Nobody can write into a detached day, so what is looked at here stays true.
+    /// Drops a detached day, or puts it back when rows in it are needed, and says how many. Nobody can write into a
+    /// detached day through its parent, so what is looked at here stays true.
     async fn drop_if_finished(
         &mut self,
         table: &PartitionTable,
         facts: &TableFacts,
         leftover: &Leftover,
         done: &mut TableDone,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let rows = self.unfinished(table, &leftover.child).await?;
         if rows > 0 {
-            done.held.push(format!("{}: {rows} unfinished or unexpired rows", leftover.child));
-            return self.put_back(facts, leftover, "rows in it are needed", done).await;
-        }
-        if self.step(&drop_detached(facts, leftover), done).await? == Did::Done && !self.request.dry_run {
+            self.put_back(facts, leftover, "rows in it are needed", done).await?;
+        } else if self.step(&drop_detached(facts, leftover), done).await? == Did::Done && !self.request.dry_run {
             done.dropped.push(leftover.child.to_string());
         }
-        Ok(())
+        Ok(rows)
     }
 
     async fn put_back(
@@ -290,7 +292,10 @@ impl Run<'_> {
             done.detached.push(leftover.child.to_string());
         }
         if table.drop && self.ctx.settings.detached_grace.is_zero() {
-            self.drop_if_finished(table, facts, leftover, done).await?;
+            let rows = self.drop_if_finished(table, facts, leftover, done).await?;
+            if rows > 0 {
+                done.held.push(format!("{}: {rows} unfinished or unexpired rows came in between", leftover.child));
+            }
         }
         Ok(Did::Done)
     }

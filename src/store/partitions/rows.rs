@@ -146,7 +146,7 @@ pub(super) async fn referencing(
     child: &TableName,
 ) -> Result<u64, StoreError> {
     let sql = format!(
-        "SELECT count(*) FROM (SELECT FROM {} r WHERE EXISTS (SELECT FROM ONLY {} k WHERE {}) LIMIT {COUNTED_MAX}) AS some",
+        "SELECT count(*) FROM (SELECT FROM {} r WHERE EXISTS (SELECT FROM ONLY {} k WHERE {}) LIMIT {COUNTED_MAX}) AS pointing",
         key.other_quoted,
         child.quoted(),
         key.condition
