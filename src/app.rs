@@ -9,14 +9,16 @@ use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{Cli, Command, Global, Inspect, InspectOutput, Reconcile, ReconcileOutput};
+use crate::cli::{Cli, Command, Global, Inspect, InspectOutput, Partitions, Reconcile, ReconcileOutput, TextOrJson};
 use crate::clock::Clock;
 use crate::config::{self, Environment, ReconcileSettings, Secret, Settings};
 use crate::exit::{Exit, exit_of};
 use crate::formats::OpenOptions;
 use crate::job::Journal;
+use crate::job::partitions::{self, Phases, Word};
 use crate::job::reconcile::{self, Ctx, Database, Done, Request};
 use crate::local_postgres::{self, LocalPostgres};
+use crate::operator::check::Verdict;
 use crate::operator::inspect::{InspectError, Output, inspect};
 use crate::report;
 use crate::store::Store;
@@ -110,10 +112,36 @@ async fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Exit> {
         }
         Command::Check(arguments) => {
             let settings = config::load(global.config.as_deref(), environment)?;
-            let session =
-                if arguments.offline { None } else { Some(Session::open(&global, settings, environment).await?) };
-            let store = session.as_ref().and_then(|session| session.store.as_ref());
-            operator::check::run(store, arguments.offline, &mut io::stdout()).await?;
+            let session = if arguments.offline {
+                None
+            } else {
+                Some(Session::open(&global, settings.clone(), environment).await?)
+            };
+            run_check(session.as_ref(), &settings, arguments.offline).await
+        }
+        Command::Partitions(arguments) => {
+            let settings = config::load(global.config.as_deref(), environment)?;
+            let session = Session::open(&global, settings, environment).await?;
+            run_partitions(&session, &global, arguments).await
+        }
+        Command::Plan(arguments) => {
+            let settings = config::load(global.config.as_deref(), environment)?;
+            let session = Session::open(&global, settings, environment).await?;
+            let stated = operator::plan::Stated {
+                rate: arguments.rate,
+                retention: arguments.retention,
+                row_bytes: arguments.row_bytes,
+            };
+            let json = arguments.output == TextOrJson::Json;
+            let (store, partitions) = (session.store.as_ref(), &session.settings.partitions);
+            operator::plan::run(store, partitions, stated, json, &mut io::stdout()).await?;
+            Ok(Exit::Done)
+        }
+        Command::Status(arguments) => {
+            let settings = config::load(global.config.as_deref(), environment)?;
+            let session = Session::open(&global, settings, environment).await?;
+            let json = arguments.output == TextOrJson::Json;
+            operator::status::run(session.store()?, &session.settings.partitions, json, &mut io::stdout()).await?;
             Ok(Exit::Done)
         }
         Command::Migrate(arguments) => {
@@ -236,6 +264,73 @@ async fn run_reconcile(session: &Session, global: &Global, arguments: &Reconcile
         journal.end(Clock::System.now(), &outcome, exit.code()).await?;
     }
     result
+}
+
+async fn run_check(session: Option<&Session>, settings: &Settings, offline: bool) -> anyhow::Result<Exit> {
+    let store = session.and_then(|session| session.store.as_ref());
+    let now = Clock::System.now();
+    Ok(match operator::check::run(store, settings, offline, now, &mut io::stdout()).await? {
+        Verdict::Sound | Verdict::Warning => Exit::Done,
+        Verdict::Config => Exit::Config,
+        Verdict::NeedsHuman => Exit::NeedsHuman,
+    })
+}
+
+async fn run_partitions(session: &Session, global: &Global, arguments: Partitions) -> anyhow::Result<Exit> {
+    let store = session.store()?;
+    let url = session.settings.database_url.as_ref().ok_or(operator::NoDatabase)?;
+    store.require_ready().await?;
+    let ctx = partitions::Ctx {
+        store,
+        url,
+        settings: &session.settings.partitions,
+        as_of: global.as_of,
+        machine_now: Clock::System.now(),
+    };
+    let phases = match (arguments.create_only, arguments.drop_only) {
+        (true, _) => Phases::CreateOnly,
+        (_, true) => Phases::DropOnly,
+        _ => Phases::All,
+    };
+    let request = partitions::Request { dry_run: arguments.dry_run, phases };
+    let journal = if arguments.dry_run {
+        None
+    } else {
+        let config_hash = session.settings.fingerprint();
+        Some(Journal::begin(store, "partitions", &config_hash, Clock::System.now()).await?)
+    };
+    let result = partitions::run(&ctx, request).await;
+    let (outcome, result) = match result {
+        Ok(done) => (done.journal(), tell_partitions(&done, arguments.output)),
+        Err(error) => (serde_json::json!({"error": error.to_string()}), Err(error.into())),
+    };
+    if let Some(journal) = journal {
+        let exit = result.as_ref().map_or_else(exit_of, |exit| *exit);
+        journal.end(Clock::System.now(), &outcome, exit.code()).await?;
+    }
+    result
+}
+
+/// Prints what became of the tables and weighs it. A scheduler must not try again what only waits for somebody else.
+fn tell_partitions(done: &partitions::Done, output: TextOrJson) -> anyhow::Result<Exit> {
+    match output {
+        TextOrJson::Json => print(&format!("{}\n", serde_json::to_string_pretty(done)?))?,
+        TextOrJson::Text => {
+            let mut text = Vec::new();
+            operator::partitions::print(done, &mut text)?;
+            print(&String::from_utf8(text)?)?;
+        }
+    }
+    tracing::info!(outcome = done.outcome.name(), counts = %done.journal(), "partitions ended");
+    if done.dry_run {
+        return Ok(Exit::Done);
+    }
+    Ok(match done.outcome {
+        Word::NothingToDo | Word::Ok | Word::Busy | Word::Deferred => Exit::Done,
+        Word::Partial => Exit::Partial,
+        Word::Config => Exit::Config,
+        Word::Held | Word::CoverageBreach => Exit::NeedsHuman,
+    })
 }
 
 /// Prints the result and weighs it.

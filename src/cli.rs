@@ -3,6 +3,7 @@
 //! Commands that do not work yet are not declared.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -116,6 +117,12 @@ pub enum Command {
     Reconcile(Reconcile),
     /// Show what is read from a report, without a database
     Inspect(Inspect),
+    /// Make the coming days of partitioned tables and remove those that are past their retention
+    Partitions(Partitions),
+    /// Work out how large the partitioned tables get
+    Plan(Plan),
+    /// Show the days of the partitioned tables, and how late replays come
+    Status(Status),
     /// Test the configuration, and the database unless --offline
     Check(Check),
     /// Print a completion script for a shell
@@ -285,6 +292,69 @@ impl ReadingArgs {
             date_order: self.date_order,
         }
     }
+}
+
+/// `idem-jobs partitions`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Partitions {
+    /// Print the statements that a run would send, and the lock that each takes; send none
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Make days, remove none
+    #[arg(long, conflicts_with = "drop_only")]
+    pub create_only: bool,
+
+    /// Remove days, make none
+    #[arg(long)]
+    pub drop_only: bool,
+
+    /// What is printed on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextOrJson,
+}
+
+/// What commands without tables to look at print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TextOrJson {
+    /// For people.
+    Text,
+    /// One versioned object.
+    Json,
+}
+
+/// `idem-jobs plan`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Plan {
+    /// New rows a second, on the average of a day; measured from the table when not given
+    #[arg(long, value_name = "ROWS", value_parser = rate)]
+    pub rate: Option<f64>,
+
+    /// How long a row is kept; that of jobs.toml when not given
+    #[arg(long, value_name = "SPAN", value_parser = value::span)]
+    pub retention: Option<Duration>,
+
+    /// Size of a row with its share of the indexes; measured from the table when not given
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1_073_741_824))]
+    pub row_bytes: Option<u64>,
+
+    /// What is printed on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextOrJson,
+}
+
+/// Reads a rate.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e9).contains(rate));
+    rate.ok_or_else(|| "expected rows a second, such as 2000 or 0.5".to_owned())
+}
+
+/// `idem-jobs status`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Status {
+    /// What is printed on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub output: TextOrJson,
 }
 
 /// `idem-jobs check`

@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) database: Database,
     pub(super) reconcile: Reconcile,
     pub(super) mail: Mail,
+    pub(super) partitions: Partitions,
 }
 
 #[derive(Default, Deserialize)]
@@ -51,6 +52,38 @@ pub(super) struct Reconcile {
     pub(super) local: Vec<Local>,
     pub(super) provider: Vec<Provider>,
     pub(super) format: Vec<Format>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Partitions {
+    pub(super) wait_budget: Option<String>,
+    pub(super) lock_timeout: Option<String>,
+    pub(super) removals_max: Option<i64>,
+    pub(super) detached_grace: Option<String>,
+    pub(super) pending_max: Option<String>,
+    pub(super) skew_max: Option<String>,
+    pub(super) client_retry_window: Option<String>,
+    pub(super) largest_ttl: Option<String>,
+    pub(super) table: Vec<PartitionTable>,
+}
+
+/// `[[partitions.table]]`
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PartitionTable {
+    pub(super) name: Option<String>,
+    pub(super) column: Option<String>,
+    pub(super) kind: Option<String>,
+    pub(super) interval: Option<String>,
+    pub(super) premake: Option<i64>,
+    pub(super) retention: Option<String>,
+    pub(super) retention_floor: Option<String>,
+    pub(super) create: Option<bool>,
+    pub(super) detach: Option<bool>,
+    pub(super) drop: Option<bool>,
+    pub(super) analyze: Option<bool>,
+    pub(super) unfinished: Option<String>,
 }
 
 /// `[[reconcile.local]]`

@@ -231,6 +231,7 @@ mod tests {
         let defaults = Settings::default();
 
         assert_eq!(settings.reconcile.local.len(), 3);
+        assert_eq!(settings.partitions.tables.len(), 3, "ours are always among them");
         assert_eq!(settings.reconcile.local[2], LocalSource::idem_charges(), "the last example is the default");
         let without_examples = Settings {
             database_url: None,
@@ -239,6 +240,10 @@ mod tests {
                 providers: Vec::new(),
                 generic: Vec::new(),
                 ..settings.reconcile
+            },
+            partitions: super::super::PartitionSettings {
+                tables: defaults.partitions.tables.clone(),
+                ..settings.partitions
             },
             ..settings
         };

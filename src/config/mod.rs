@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod load;
 mod local;
+mod partition;
 mod resolve;
 pub mod settings;
 mod tree;
@@ -21,7 +22,7 @@ pub use environment::Environment;
 pub use error::{ConfigError, Problem};
 pub use load::{REFERENCE, load, load_text};
 pub use settings::{
-    GenericColumns, GenericFormat, GenericStatus, LocalFrom, LocalSource, LocalTable, MailSettings, ProviderSettings,
-    Reading, ReconcileSettings, Settings,
+    GenericColumns, GenericFormat, GenericStatus, LocalFrom, LocalSource, LocalTable, MailSettings, PartitionSettings,
+    PartitionTable, ProviderSettings, Reading, ReconcileSettings, Settings, TableKind,
 };
 pub use value::{DateOrder, Secret, WindowEdge};

@@ -14,6 +14,7 @@ use super::check::Check;
 use super::error::Problem;
 use super::file;
 use super::local;
+use super::partition;
 use super::settings::{
     GenericColumns, GenericFormat, GenericStatus, LocalSource, MailSettings, ProviderSettings, Reading,
     ReconcileSettings, Settings,
@@ -32,6 +33,7 @@ pub(super) fn resolve(file: file::File, root: &Node, file_name: &str) -> Result<
         database_url: database_url(&mut check, file.database),
         reconcile: reconcile(&mut check, &file.reconcile),
         mail: mail(&mut check, &file.mail),
+        partitions: partition::partitions(&mut check, &file.partitions),
     };
     if check.problems.is_empty() { Ok(settings) } else { Err(check.problems) }
 }

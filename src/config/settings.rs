@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::charge::MatchKey;
 use crate::domain::entry::{DatedBy, EntryKind, Status};
 use crate::domain::money::{Currency, DecimalMark, MinorUnits};
+use crate::domain::partition::TableName;
 
 pub use super::value::DateOrder;
 use super::value::Secret;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub reconcile: ReconcileSettings,
     /// Who gets the mismatch mail.
     pub mail: MailSettings,
+    /// `partitions`, and its part of `check`, `plan` and `status`.
+    pub partitions: PartitionSettings,
 }
 
 impl Settings {
@@ -313,6 +316,96 @@ impl LocalTable {
             created_at: "created_at".to_owned(),
             provider_column: Some("provider".to_owned()),
             account_column: Some("merchant_account".to_owned()),
+        }
+    }
+}
+
+/// The section of `partitions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionSettings {
+    /// The managed tables; the two of ours are always among them.
+    pub tables: Vec<PartitionTable>,
+    /// How long one run waits for other sessions in all, where nobody queues behind it.
+    pub wait_budget: Duration,
+    /// How long one statement waits for a lock, where nobody queues behind it.
+    pub lock_timeout: Duration,
+    /// Days that one run removes from one table at most.
+    pub removals_max: usize,
+    /// How long a detached day is kept before it is dropped.
+    pub detached_grace: Duration,
+    /// How old a pending detach may be before `check` calls for a human.
+    pub pending_max: Duration,
+    /// How far this machine's clock and the database's may be apart before nothing is removed.
+    pub skew_max: Duration,
+    /// The longest that a client goes on trying again with the same key.
+    pub client_retry_window: Duration,
+    /// The longest that a finished key is promised to be kept.
+    pub largest_ttl: Duration,
+}
+
+/// A managed table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct PartitionTable {
+    /// Its name.
+    pub name: TableName,
+    /// The column that it is partitioned by: date or timestamp with time zone.
+    pub column: String,
+    /// What its rows are.
+    pub kind: TableKind,
+    /// Days that are made ahead of today.
+    pub premake_days: u32,
+    /// How long a row is kept, from the end of its day.
+    pub retention: Duration,
+    /// What the retention can never go below.
+    pub retention_floor: Duration,
+    /// Whether days are made.
+    pub create: bool,
+    /// Whether days are detached.
+    pub detach: bool,
+    /// Whether detached days are dropped.
+    pub drop: bool,
+    /// Whether statistics are made.
+    pub analyze: bool,
+    /// Which rows of a plain table keep their day: a condition in SQL. `None`: no row does.
+    pub unfinished: Option<String>,
+}
+
+/// What the rows of a managed table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// Idempotency keys: what is unfinished is moved to `idem.held_keys` before a day goes.
+    Keys,
+    /// Messages that were seen.
+    Inbox,
+    /// A table of the operator's own.
+    Plain,
+}
+
+impl PartitionTable {
+    /// `idem.idempotency_keys` as it is kept without configuration.
+    pub fn keys() -> Self {
+        Self {
+            name: TableName::parse("idem.idempotency_keys").expect("a constant name"),
+            column: "day".to_owned(),
+            kind: TableKind::Keys,
+            premake_days: 5,
+            retention: Duration::from_hours(72),
+            retention_floor: Duration::from_hours(24),
+            create: true,
+            detach: true,
+            drop: true,
+            analyze: true,
+            unfinished: None,
+        }
+    }
+
+    /// `idem.processed_messages` as it is kept without configuration.
+    pub fn inbox() -> Self {
+        Self {
+            name: TableName::parse("idem.processed_messages").expect("a constant name"),
+            kind: TableKind::Inbox,
+            ..Self::keys()
         }
     }
 }

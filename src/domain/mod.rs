@@ -8,4 +8,5 @@ pub mod entry;
 pub mod mask;
 pub mod mismatch;
 pub mod money;
+pub mod partition;
 pub mod run;

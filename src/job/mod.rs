@@ -2,6 +2,7 @@
 //!
 //! Here is what every job has: its line in the journal.
 
+pub mod partitions;
 pub mod reconcile;
 
 use chrono::{DateTime, Utc};

@@ -33,6 +33,11 @@ impl LockKey {
         Self::of(&["migrate"])
     }
 
+    /// One run of partition maintenance at a time for a database.
+    pub fn partitions() -> Self {
+        Self::of(&["partitions"])
+    }
+
     /// Commits of runs of one provider and account follow each other, also where nobody holds the job's lock.
     pub(super) fn commit(provider: &str, account: &str) -> Self {
         Self::of(&["commit", provider, account])
@@ -96,6 +101,11 @@ impl Lock {
                 reason: format!("no answer within {} s", CHECK_TIMEOUT.as_secs()),
             }),
         }
+    }
+
+    /// The lock's own session, for those whose every statement must end with the lock.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.connection
     }
 
     /// Gives the lock back and ends the session.

@@ -14,6 +14,7 @@ mod local_sql;
 pub mod lock;
 pub mod migrate;
 pub mod outbox;
+pub mod partitions;
 mod ready;
 mod record;
 pub mod runs;
