@@ -343,6 +343,9 @@ fn tell(done: &Done, ctx: &Ctx<'_>, global: &Global, arguments: &Reconcile) -> a
             report::text(&done.found, report::TextStyle { now: ctx.now, color, folder })
         }
     };
+    if done.already && arguments.output == ReconcileOutput::Text {
+        print("Already reconciled: nothing was compared again, no run was written. This is what it found:\n\n")?;
+    }
     print(&text)?;
     let run_id = &done.found.run.id;
     if done.already {

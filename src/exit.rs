@@ -79,7 +79,10 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     if error.is::<ConfigError>() || error.is::<NoDatabase>() || error.is::<TelemetryError>() {
         return Exit::Config;
     }
-    if error.is::<StoreError>() || error.is::<LocalPostgresError>() {
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return of_store(error);
+    }
+    if error.is::<LocalPostgresError>() {
         return Exit::Database;
     }
     Exit::Unexpected
@@ -89,6 +92,14 @@ fn of_report(error: &ReportError) -> Exit {
     if error.is_usage() { Exit::Usage } else { Exit::ReportRefused }
 }
 
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        // What jobs.toml says about the local side is wrong, not the database.
+        StoreError::LocalSource { .. } => Exit::Config,
+        _ => Exit::Database,
+    }
+}
+
 fn of_reconcile(error: &ReconcileError) -> Exit {
     match error {
         ReconcileError::Report(error) => of_report(error),
@@ -96,7 +107,7 @@ fn of_reconcile(error: &ReconcileError) -> Exit {
             Exit::ReportRefused
         }
         ReconcileError::Window(_) | ReconcileError::Local(_) => Exit::Usage,
-        ReconcileError::Store(_) => Exit::Database,
+        ReconcileError::Store(error) => of_store(error),
         ReconcileError::NoLocalSide
         | ReconcileError::NoLocalSource { .. }
         | ReconcileError::RepeatedCharge { .. }

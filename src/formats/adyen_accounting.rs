@@ -151,6 +151,7 @@ fn name_of(psp: &str, modification: &str) -> u128 {
     hasher.finish128().as_u128()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every first look")]
 fn survey(row: &Row<'_>, survey: &mut Survey) -> Result<(), Fault> {
     let (psp, modification) = (row.text(PSP), row.text(MODIFICATION));
     let step = word(RECORDS, row.text(RECORD));

@@ -78,7 +78,7 @@ fn json_cell(text: &[u8]) -> Option<usize> {
 fn plain_cell(text: &[u8], delimiter: u8) -> Option<usize> {
     if text.first() != Some(&b'"') {
         let end = |&byte: &u8| byte == delimiter || byte == b'\n' || byte == b'\r';
-        return Some(text.iter().position(|byte| end(byte)).unwrap_or(text.len()));
+        return Some(text.iter().position(end).unwrap_or(text.len()));
     }
     let mut at = 1;
     loop {

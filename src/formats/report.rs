@@ -68,13 +68,7 @@ impl Report {
             if source.bytes == 0 {
                 return Err(ReportError::Empty(source.name));
             }
-            let mut encoded = encoding(&source, stated_encoding.as_deref())?;
-            let (mut candidate, mut plan) = recognise(&source.name, || Text::new(&source, encoded), &candidates)?;
-            if candidate.reading.encoding != stated_encoding {
-                // The provider's own entry says another one.
-                encoded = encoding(&source, candidate.reading.encoding.as_deref())?;
-                (candidate, plan) = recognise(&source.name, || Text::new(&source, encoded), &candidates)?;
-            }
+            let (encoded, candidate, plan) = recognise_encoded(&source, &candidates, stated_encoding.as_deref())?;
             if let Some((_, first)) = parts.first()
                 && (first.layout.format, &first.provider) != (candidate.layout.format, &candidate.provider)
             {
@@ -186,6 +180,34 @@ impl Report {
     }
 }
 
+/// Recognises a file in the encoding that is stated for all of them, else in one that a provider's own entry states:
+/// the titles themselves may need it.
+fn recognise_encoded<'c, 'o>(
+    source: &Source,
+    candidates: &'c [Candidate<'o>],
+    stated: Option<&str>,
+) -> Result<(&'static Encoding, &'c Candidate<'o>, Plan), ReportError> {
+    let attempt = |label: Option<&str>| {
+        let encoded = encoding(source, label)?;
+        let (candidate, plan) = recognise(&source.name, || Text::new(source, encoded), candidates)?;
+        Ok((encoded, candidate, plan))
+    };
+    let first = attempt(stated);
+    if let Ok((_, candidate, _)) = &first
+        && candidate.reading.encoding.as_deref() == stated
+    {
+        return first;
+    }
+    let own = |label: &str| {
+        let tried = attempt(Some(label)).ok()?;
+        (tried.1.reading.encoding.as_deref() == Some(label)).then_some(tried)
+    };
+    match candidates.iter().filter_map(|candidate| candidate.reading.encoding.as_deref()).find_map(own) {
+        Some(tried) => Ok(tried),
+        None => first,
+    }
+}
+
 fn rules(candidate: &Candidate, plan: &Plan) -> Rules {
     let format = candidate.layout.format;
     let generic = (format == Format::Generic).then(|| candidate.generic.unwrap_or_else(|| generic::built_in()).clone());
@@ -219,7 +241,9 @@ fn survey(layout: &'static Layout, parts: &mut [Part]) -> Result<(), ReportError
         scan::survey(layout, part, &mut |row| look(row, &mut survey))?;
     }
     let survey = Arc::new(survey);
-    parts.iter_mut().for_each(|part| part.rules.survey = Arc::clone(&survey));
+    for part in parts.iter_mut() {
+        part.rules.survey = Arc::clone(&survey);
+    }
     Ok(())
 }
 

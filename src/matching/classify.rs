@@ -151,7 +151,9 @@ fn rest<'g>(judge: &mut Judge<'g>, reading: &Reading<'g>) {
         }
         // Equal rows that moved no money agree, as they do in the difference.
         let entry = &judge.group.provider[row].entry;
-        let equal = open.get_mut(&Facts::of_entry(entry, payment_id(entry))).and_then(Vec::pop);
+        let mut take = |id: Option<&'g str>| open.get_mut(&Facts::of_entry(entry, id)).and_then(Vec::pop);
+        // A declined charge has no provider's id on our side more often than not.
+        let equal = take(payment_id(entry)).or_else(|| take(None));
         if let Some(charge) = equal {
             judge.place_local(&[charge], LocalBucket::Matched);
             judge.place_provider(&[row], ProviderBucket::Matched);

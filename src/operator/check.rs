@@ -8,7 +8,7 @@ use std::io::Write;
 use chrono::{DateTime, Utc};
 
 use crate::config::Settings;
-use crate::store::{Store, StoreError};
+use crate::store::{LocalQuery, Store, StoreError};
 
 use super::check_partitions;
 
@@ -64,6 +64,7 @@ pub async fn run(
                     return Err(error.into());
                 }
             }
+            probes.extend(local_sides(store, settings).await?);
             probes.extend(check_partitions::probe(store, &settings.partitions, machine_now).await?);
         }
         None if offline => probes.push(Probe::new(Verdict::Sound, "database", "not asked (--offline)")),
@@ -77,6 +78,30 @@ pub async fn run(
         Some(error) => Err(error.into()),
         None => Ok(probes.iter().map(|probe| probe.verdict).max().unwrap_or(Verdict::Sound)),
     }
+}
+
+/// Each `[[reconcile.local]]` is opened as a run would open it: its table, columns and types must be there.
+async fn local_sides(store: &Store, settings: &Settings) -> Result<Vec<Probe>, StoreError> {
+    let mut probes = Vec::new();
+    for source in &settings.reconcile.local {
+        let (provider, account) = (source.provider.as_deref().unwrap_or("any"), source.account.as_deref());
+        let subject = format!("local {provider}");
+        let opened = match LocalQuery::new(source, provider, account.unwrap_or_default()) {
+            Ok(query) => store.local_reader(query, settings.reconcile.statement_timeout).await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(reader) => {
+                reader.close().await?;
+                probes.push(Probe::new(Verdict::Sound, subject, "the charges can be read"));
+            }
+            Err(error @ StoreError::LocalSource { .. }) => {
+                probes.push(Probe::new(Verdict::Config, subject, error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(probes)
 }
 
 fn print(probes: &[Probe], out: &mut impl Write) -> std::io::Result<()> {

@@ -193,6 +193,14 @@ async fn columns(connection: &mut PgConnection, query: &LocalQuery) -> Result<So
             let found = prepared.columns().iter().find(|c| name.is(c.name()))?;
             Some((name, found.type_info().name().to_owned()))
         });
+        if let (From::Table { name: table, columns, .. }, None) = (&query.from, &found)
+            && let Some(named) = columns[at].as_ref().filter(|named| !named.is(column))
+        {
+            // A name that the operator has written must exist: a misspelt one would make every row of theirs a break.
+            return Err(refuse(format!(
+                "the table {table} has no column {named}, which [reconcile.local.columns] names as {column}"
+            )));
+        }
         let wanted = cast(column, found.as_ref().map(|(_, kind)| kind.as_str())).map_err(refuse)?;
         match found {
             Some((name, kind)) => {
@@ -238,7 +246,12 @@ fn cast(column: &str, found: Option<&str>) -> Result<&'static str, String> {
     let required = !matches!(column, "idempotency_key" | "merchant_reference" | "provider_id" | "refunded_minor");
     let found = match found {
         Some(found) => found,
-        None if required => return Err(format!("the source has no column for {column}, which is needed")),
+        None if required => {
+            return Err(format!(
+                "the source has no column {column}, which is needed: name yours under [reconcile.local.columns], or \
+                 give it this name in the query"
+            ));
+        }
         None => "",
     };
     match (column, found) {

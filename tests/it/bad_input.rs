@@ -212,3 +212,40 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(status.code(), Some(0));
     std::io::stdout().flush().unwrap();
 }
+
+#[tokio::test]
+async fn a_misspelt_column_of_our_own_is_an_error_and_never_an_absent_one() {
+    let bed = TestBed::new().await;
+    bed.charges(&[charge(1, 5000)]).await;
+    let config = |column: &str| {
+        format!(
+            "[[reconcile.local]]\nprovider = \"generic\"\ntable = \"idem.charges\"\n\
+             [reconcile.local.columns]\nprovider_id = \"{column}\"\n"
+        )
+    };
+    let report = bed.file("report.csv", format!("{REPORT_TITLES}{}", line(1, "50.00")));
+    bed.file("jobs.toml", config("stripe_charge"));
+    for call in [&["check"][..], &["reconcile", "--report", &report]] {
+        let ran = bed.run(call).expect(3);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("stripe_charge") && said.contains("provider_id"), "{said}");
+    }
+    bed.file("jobs.toml", config("provider_id"));
+    assert!(bed.run(&["check"]).stdout.contains("the charges can be read"));
+    bed.reconcile(&["--report", &report]).expect(0);
+}
+
+#[test]
+fn a_declared_encoding_is_used_to_recognise_the_titles_too() {
+    let bed = TestBed::stateless();
+    bed.file(
+        "jobs.toml",
+        "[[reconcile.format]]\nprovider = \"mybank\"\nencoding = \"windows-1252\"\ndelimiter = \";\"\n\
+         decimal_separator = \"comma\"\n[reconcile.format.columns]\nprovider_id = \"Vorgang\"\n\
+         reference = \"Bestellung\"\namount = \"Betrag\"\ncurrency = \"W\u{e4}hrung\"\n",
+    );
+    let report = bed.file("bank.csv", b"Vorgang;Bestellung;Betrag;W\xe4hrung\nv1;r1;1.249,90;EUR\n");
+    let ran = bed.run(&["inspect", "--report", &report, "--output", "json"]).expect(0);
+    assert_eq!(ran.json()["provider"], "mybank");
+    assert_eq!(ran.json()["rows"][0]["amount_minor"], 124_990);
+}

@@ -377,3 +377,13 @@ fn a_private_server_keeps_its_data_from_call_to_call() {
     let again = bed.reconcile(&[&["--report", &report][..], &private].concat()).expect(0);
     assert!(again.stderr.contains("already reconciled"), "{}", again.stderr);
 }
+
+#[test]
+fn a_decline_that_both_sides_know_matches_without_the_providers_id() {
+    let bed = TestBed::stateless();
+    let ran = bed
+        .compare("1,k1,r1,,500,USD,failed,2026-05-01T08:00:00Z\n", "c1,r1,5.00,USD,failed,2026-05-01 08:00:00,0\n")
+        .expect(0);
+    let control = &ran.json()["control"];
+    assert_eq!((&control["provider_matched"], &control["local_matched"]), (&1.into(), &1.into()), "{control}");
+}
