@@ -168,6 +168,10 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
 
 /// Whether gross x rate less the fees is the net, within a minor unit; `None` where the row does not say.
 fn nets_out(row: &Row<'_>, entry: &Entry<'_>, (currency, net): (Currency, i64)) -> Option<bool> {
+    // The columns are the account's choice: without all of them nothing can be said.
+    if ![COMMISSION, MARKUP, SCHEME, INTERCHANGE, RATE].iter().all(|&column| row.has(column)) {
+        return None;
+    }
     let mut fees = 0_i64;
     for column in [COMMISSION, MARKUP, SCHEME, INTERCHANGE] {
         fees = fees.checked_add(row.amount(column, currency).ok()?.unwrap_or(0))?;

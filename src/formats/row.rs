@@ -77,6 +77,11 @@ impl<'a> Row<'a> {
         self.slots[column].map_or("", |at| self.cell(at))
     }
 
+    /// Whether the file has such a column.
+    pub(super) fn has(&self, column: usize) -> bool {
+        self.slots[column].is_some()
+    }
+
     fn cell(&self, at: usize) -> &'a str {
         let text = self.record.cell_in(self.text, at);
         // Nearly no cell is padded, and a look at both ends is cheaper than trimming.

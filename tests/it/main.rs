@@ -10,6 +10,7 @@ mod formats;
 mod harness;
 mod local_postgres;
 mod reconcile;
+mod sibling_providers;
 mod sibling_reports;
 mod store;
 mod store_charges;
