@@ -11,6 +11,7 @@ use crate::domain::entry::{DatedBy, Entry, EntryKind, Status};
 use crate::domain::money::{Currency, NumberStyle};
 
 use super::Format;
+use super::rate::converts;
 use super::row::{Emit, Fault, Row, flag, word};
 use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
 use super::when::{self, When};
@@ -29,6 +30,11 @@ const NET_DEBIT: usize = 10;
 const NET_CREDIT: usize = 11;
 const MODIFICATION_REFERENCE: usize = 12;
 const BATCH: usize = 13;
+const RATE: usize = 14;
+const COMMISSION: usize = 15;
+const MARKUP: usize = 16;
+const SCHEME: usize = 17;
+const INTERCHANGE: usize = 18;
 
 pub(super) static LAYOUT: Layout = Layout {
     format: Format::AdyenSettlement,
@@ -50,6 +56,11 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(NET_CREDIT, &["net credit (nc)"]),
         optional(MODIFICATION_REFERENCE, &["modification merchant reference"]),
         optional(BATCH, &["batch number"]),
+        optional(RATE, &["exchange rate"]),
+        optional(COMMISSION, &["commission (nc)"]),
+        optional(MARKUP, &["markup (nc)"]),
+        optional(SCHEME, &["scheme fees (nc)"]),
+        optional(INTERCHANGE, &["interchange (nc)"]),
     ],
     number: NumberStyle::POINT,
     reference: ReferenceOrder::Columns(&[REFERENCE]),
@@ -146,10 +157,28 @@ fn read_row(row: &Row<'_>, emit: &mut Emit<'_>) -> Result<(), Fault> {
     time(row, CREATED, ZONE).put(&mut entry);
 
     if let Some((currency, minor)) = net {
+        if way != Way::Column && nets_out(row, &entry, (currency, minor)) == Some(false) {
+            emit.remark("net is not gross x exchange rate less the fees", row.record.line);
+        }
         emit.add_to_batch(row.text(BATCH), currency, minor);
     }
     emit.entry(row, entry);
     Ok(())
+}
+
+/// Whether gross x rate less the fees is the net, within a minor unit; `None` where the row does not say.
+fn nets_out(row: &Row<'_>, entry: &Entry<'_>, (currency, net): (Currency, i64)) -> Option<bool> {
+    // The columns are the account's choice: without all of them nothing can be said.
+    if ![COMMISSION, MARKUP, SCHEME, INTERCHANGE, RATE].iter().all(|&column| row.has(column)) {
+        return None;
+    }
+    let mut fees = 0_i64;
+    for column in [COMMISSION, MARKUP, SCHEME, INTERCHANGE] {
+        fees = fees.checked_add(row.amount(column, currency).ok()?.unwrap_or(0))?;
+    }
+    let rate = row.text(RATE);
+    let rate = if rate.is_empty() { "1" } else { rate };
+    converts((entry.amount_minor?, entry.currency), rate, (net.checked_add(fees)?, currency))
 }
 
 /// An unsigned amount and the column that it stands in.

@@ -10,7 +10,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const POSTED: usize = 0;
@@ -34,7 +34,7 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(POSTED, &["transactionposteddate"]),
         optional(SETTLEMENT, &["settlementid"]),
         key(ID, &["amazontransactionid"]),
-        optional(REFERENCE, &["sellerreferenceid"]),
+        useful(REFERENCE, &["sellerreferenceid"]),
         key(TYPE, &["transactiontype"]),
         optional(ORDER, &["amazonorderreferenceid"]),
         optional(SELLER_ORDER, &["sellerorderid"]),

@@ -10,7 +10,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -37,12 +37,12 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(STATUS, &["transaction status"]),
         key(ESCROW, &["escrow status"]),
         needed(CREATED, &["created datetime"]),
-        optional(ZONE, &["created timezone"]),
+        useful(ZONE, &["created timezone"]),
         needed(CURRENCY, &["currency iso code"]),
         needed(AUTHORIZED, &["amount authorized"]),
         key(SUBMITTED, &["amount submitted for settlement"]),
-        optional(ORDER, &["order id"]),
-        optional(REFUNDED, &["refunded transaction id"]),
+        useful(ORDER, &["order id"]),
+        useful(REFUNDED, &["refunded transaction id"]),
         optional(DISPUTED, &["disputed date"]),
     ],
     number: NumberStyle::POINT,

@@ -11,7 +11,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const ACTION_TYPE: usize = 0;
@@ -36,7 +36,7 @@ pub(super) static LAYOUT: Layout = Layout {
         optional(REQUESTED, &["requested on"]),
         needed(PROCESSED, &["processed on"]),
         needed(CURRENCY, &["processing currency"]),
-        optional(REFERENCE, &["reference"]),
+        useful(REFERENCE, &["reference"]),
         key(BREAKDOWN, &["breakdown type"]),
         key(AMOUNT, &["processing currency amount"]),
     ],

@@ -11,7 +11,7 @@ use crate::domain::money::NumberStyle;
 use super::Format;
 use super::rate::{converts, scaled};
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const TYPE: usize = 0;
@@ -34,7 +34,7 @@ pub(super) static LAYOUT: Layout = Layout {
     columns: &[
         needed(TYPE, &["type"]),
         needed(PAYMENT, &["payment id"]),
-        optional(REFERENCE, &["reference"]),
+        useful(REFERENCE, &["reference"]),
         needed(PROCESSED, &["processed on"]),
         needed(HOLDING_CURRENCY, &["holding currency"]),
         key(HOLDING_GROSS, &["gross in holding currency"]),

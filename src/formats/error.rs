@@ -113,6 +113,14 @@ pub enum ReportError {
         /// What we know.
         known: String,
     },
+    /// A report of something else.
+    #[error("{name} is {other}")]
+    NotPayments {
+        /// File name.
+        name: String,
+        /// What it is, and what to download instead.
+        other: String,
+    },
     /// More than one format has these titles.
     #[error("{name} can be read as {formats}: say which with --provider")]
     SeveralFormats {

@@ -11,7 +11,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -35,7 +35,7 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(AMOUNT, &["amount"]),
         needed(CURRENCY, &["currency"]),
         needed(STATUS, &["status"]),
-        optional(REFUNDED, &["amount_refunded"]),
+        useful(REFUNDED, &["amount_refunded"]),
         // Any of the linked ids tells these payments from others.
         key(MANDATE, &["links.mandate", "links.creditor", "links.payout", "links.customer"]),
     ],

@@ -10,7 +10,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const TYPE: usize = 0;
@@ -32,13 +32,13 @@ pub(super) static LAYOUT: Layout = Layout {
     columns: &[
         key(TYPE, &["resources.type"]),
         needed(CREATED, &["resources.created_at"]),
-        optional(STATUS, &["resources.status"]),
+        useful(STATUS, &["resources.status"]),
         key(GROSS, &["gross_amount"]),
         optional(NET, &["net_amount"]),
         needed(CURRENCY, &["currency"]),
         key(PAYOUT, &["payouts.id"]),
         needed(PAYMENT, &["payments.id"]),
-        optional(REFUND, &["refunds.id"]),
+        useful(REFUND, &["refunds.id"]),
         optional(REFERENCE, &["resources.reference"]),
     ],
     number: NumberStyle::POINT,

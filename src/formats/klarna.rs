@@ -18,7 +18,7 @@ use super::report::Part;
 use super::row::{Emit, Fault, Row, Rules, flag, outward, word};
 use super::scan::{cut, emit_preamble, is_title_line, read_record, with_row};
 use super::survey::Survey;
-use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, normalise, optional};
+use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, normalise, optional, useful};
 use super::when;
 
 const TYPE: usize = 0;
@@ -44,10 +44,10 @@ pub(super) static LAYOUT: Layout = Layout {
         optional(SOLD, &["sale_date"]),
         key(ORDER, &["order_id"]),
         optional(CAPTURE, &["capture_id"]),
-        optional(REFERENCE, &["merchant_reference1"]),
+        useful(REFERENCE, &["merchant_reference1"]),
         key(AMOUNT, &["amount"]),
         needed(CURRENCY, &["posting_currency", "currency"]),
-        optional(REFUND, &["refund_id"]),
+        useful(REFUND, &["refund_id"]),
         optional(DETAIL, &["detailed_type"]),
         optional(REFUND_REFERENCE, &["merchant_refund_reference"]),
     ],

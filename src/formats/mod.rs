@@ -20,6 +20,7 @@ mod local;
 mod mask;
 mod mercadopago;
 mod mollie;
+mod not_payments;
 mod paypal_activity;
 mod paypal_codes;
 mod paypal_envelope;

@@ -1,4 +1,4 @@
-//! PayPal, activity download and monthly statement, in English, German, Spanish and Japanese.
+//! PayPal, activity download and monthly statement, in English, German, Spanish, French and Japanese.
 //!
 //! developer.paypal.com/reports/reference/changed-fields and the downloads' own titles. Signed amounts in major units,
 //! the fee negative, `net = gross + fee`. Rows that are memos change no balance. The order of day and month is an
@@ -12,7 +12,7 @@ use crate::domain::money::{Currency, DecimalMark, NumberStyle};
 use super::Format;
 use super::paypal_words::{IMPACTS, Impact, Meaning, STATES, State, TYPES, find};
 use super::row::{Emit, Fault, Row, flag};
-use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const DATE: usize = 0;
@@ -35,31 +35,35 @@ pub(super) static LAYOUT: Layout = Layout {
     name: "paypal-activity",
     provider: "paypal",
     dated_by: DatedBy::Settled,
-    // English, German, Spanish, Japanese; where two stand for one language, the statement has its own word.
+    // English, German, Spanish, French, Japanese; where two stand for one language, the statement has its own word.
     columns: &[
         needed(DATE, &["date", "datum", "fecha", "日付"]),
-        needed(TIME, &["time", "uhrzeit", "hora", "時間"]),
-        optional(ZONE, &["timezone", "time zone", "zeitzone", "zona horaria", "タイムゾーン"]),
+        needed(TIME, &["time", "uhrzeit", "hora", "heure", "時間"]),
+        useful(ZONE, &["timezone", "time zone", "zeitzone", "zona horaria", "fuseau horaire", "タイムゾーン"]),
         needed(TYPE, &["type", "typ", "tipo", "タイプ", "description", "beschreibung", "descripción", "説明"]),
-        optional(STATUS, &["status", "estado", "ステータス"]),
-        key(CURRENCY, &["currency", "währung", "divisa", "通貨"]),
-        key(GROSS, &["gross", "brutto", "bruto", "合計"]),
-        needed(FEE, &["fee", "gebühr", "entgelt", "comisión", "手数料"]),
+        useful(STATUS, &["status", "estado", "état", "ステータス"]),
+        key(CURRENCY, &["currency", "währung", "divisa", "devise", "通貨"]),
+        key(GROSS, &["gross", "brutto", "bruto", "avant commission", "合計"]),
+        needed(FEE, &["fee", "gebühr", "entgelt", "comisión", "tarifa", "commission", "手数料"]),
         key(NET, &["net", "netto", "neto", "正味"]),
-        key(ID, &["transaction id", "transaktionscode", "id. de transacción", "取引id"]),
-        optional(
+        key(ID, &["transaction id", "transaktionscode", "id. de transacción", "numéro de transaction", "取引id"]),
+        useful(
             PARENT,
             &[
                 "reference txn id",
                 "zugehöriger transaktionscode",
                 "id. de referencia de trans.",
+                "numéro de la transaction de référence",
                 "リファレンス トランザクションid",
             ],
         ),
-        optional(INVOICE, &["invoice number", "invoice id", "rechnungsnummer", "id. de factura", "請求書番号"]),
+        useful(
+            INVOICE,
+            &["invoice number", "invoice id", "rechnungsnummer", "id. de factura", "numéro de facture", "請求書番号"],
+        ),
         // "Zollnummer" is how PayPal translates Custom Number.
         optional(CUSTOM, &["custom number", "zollnummer", "カスタム番号"]),
-        optional(IMPACT, &["balance impact", "auswirkung auf guthaben", "残高への影響"]),
+        useful(IMPACT, &["balance impact", "auswirkung auf guthaben", "impact sur le solde", "残高への影響"]),
     ],
     number: NumberStyle { mark: Some(DecimalMark::Point), grouping: true },
     reference: ReferenceOrder::Columns(&[INVOICE, CUSTOM]),
@@ -70,7 +74,7 @@ pub(super) static LAYOUT: Layout = Layout {
 };
 
 /// Titles of the languages that write a decimal comma.
-const COMMA_TITLES: &[&str] = &["brutto", "bruto"];
+const COMMA_TITLES: &[&str] = &["brutto", "bruto", "avant commission"];
 
 fn number_of(titles: &[String]) -> NumberStyle {
     let comma = titles.iter().any(|t| COMMA_TITLES.contains(&t.as_str()));

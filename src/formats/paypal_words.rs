@@ -101,6 +101,14 @@ pub(super) const TYPES: &[(&str, Meaning)] = &[
     ("allgemeine einbehaltung", Is(EntryKind::Hold)),
     ("rückbuchung allgemeiner einbehaltung", Is(EntryKind::HoldRelease)),
     ("bankgutschrift auf paypal-konto", Is(EntryKind::Transfer)),
+    // Spanish
+    ("pago con pago exprés", Payment),
+    ("reembolso de pago", Is(EntryKind::Refund)),
+    ("conversión de divisas general", Is(EntryKind::Conversion)),
+    ("retirada", Is(EntryKind::Payout)),
+    // French
+    ("paiement express checkout", Payment),
+    ("remboursement de paiement", Is(EntryKind::Refund)),
 ];
 
 /// What a status word says.
@@ -155,9 +163,12 @@ pub(super) const IMPACTS: &[(&str, Impact)] = &[
     ("debit", Impact::Booked),
     ("haben", Impact::Booked),
     ("soll", Impact::Booked),
+    ("crédit", Impact::Booked),
+    ("débit", Impact::Booked),
     ("入金", Impact::Booked),
     ("引落し", Impact::Booked),
     ("memo", Impact::Memo),
+    ("mémo", Impact::Memo),
     ("備考", Impact::Memo),
 ];
 

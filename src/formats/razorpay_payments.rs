@@ -10,7 +10,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -35,7 +35,7 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(STATUS, &["status"]),
         key(REFUNDED, &["amount_refunded"]),
         key(CAPTURED, &["captured"]),
-        optional(NOTES, &["notes"]),
+        useful(NOTES, &["notes"]),
         needed(CREATED, &["created_at"]),
         key(METHOD, &["method"]),
     ],

@@ -12,7 +12,7 @@ use crate::domain::money::{Currency, NumberStyle};
 use super::Format;
 use super::razorpay_payments::time;
 use super::row::{Emit, Fault, Row, flag, outward, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 
 const ENTITY: usize = 0;
 const ID: usize = 1;
@@ -43,8 +43,8 @@ pub(super) static LAYOUT: Layout = Layout {
         key(DEBIT, &["debit"]),
         key(CREDIT, &["credit"]),
         needed(CREATED, &["entity_created_at"]),
-        optional(RECEIPT, &["order_receipt"]),
-        optional(PAYMENT_NOTES, &["payment_notes"]),
+        useful(RECEIPT, &["order_receipt"]),
+        useful(PAYMENT_NOTES, &["payment_notes"]),
         optional(ORDER_NOTES, &["order_notes"]),
         optional(SETTLED, &["settled_at"]),
     ],

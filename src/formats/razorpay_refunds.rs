@@ -9,7 +9,7 @@ use crate::domain::money::NumberStyle;
 use super::Format;
 use super::razorpay_payments::time;
 use super::row::{Emit, Fault, Row, outward};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, useful};
 
 const ID: usize = 0;
 const AMOUNT: usize = 1;
@@ -29,7 +29,7 @@ pub(super) static LAYOUT: Layout = Layout {
         key(AMOUNT, &["amount"]),
         needed(CURRENCY, &["currency"]),
         key(PAYMENT, &["payment_id"]),
-        optional(NOTES, &["notes"]),
+        useful(NOTES, &["notes"]),
         key(RECEIPT, &["receipt"]),
         needed(CREATED, &["created_at"]),
     ],

@@ -10,7 +10,7 @@ use super::error::ReportError;
 use super::paypal_envelope::{FIRST_RECORDS, squeezed};
 use super::records::Records;
 use super::titles::{Layout, Need, Places, REFERENCE_KEYS, ReferenceOrder, ReferencePlace, Wanted, normalise};
-use super::{Format, OpenOptions, generic};
+use super::{Format, OpenOptions, generic, not_payments};
 
 /// Records looked at for the title line; preambles are shorter.
 const PREAMBLE_RECORDS_MAX: usize = 20;
@@ -240,6 +240,10 @@ fn plan(name: &str, candidate: &Candidate, found: Found) -> Result<Plan, ReportE
     if let (Format::Generic, Some(&(first, _))) = (layout.format, places.twins.first()) {
         return Err(ReportError::DuplicateTitle { name: name.to_owned(), title: found.titles[first].clone() });
     }
+    let lacking: Vec<String> = places.missing(&candidate.wanted, &[Need::Useful]).collect();
+    if !lacking.is_empty() && !no_titles {
+        notes.push(format!("the file lacks the column(s) {}; {}", lacking.join(", "), layout.missing_hint));
+    }
     let used = |at: usize| places.slots.contains(&Some(at)) || reference.iter().any(|place| place.at == at);
     let unused = (0..titles.len()).filter(|&at| !used(at)).count();
     if unused > 0 {
@@ -366,6 +370,9 @@ fn unknown(name: &str, candidates: &[Candidate], seen: Vec<Vec<String>>) -> Repo
     let Some(first) = seen.first().cloned() else {
         return ReportError::Empty(name.to_owned());
     };
+    if let Some(other) = not_payments::known(&seen) {
+        return ReportError::NotPayments { name: name.to_owned(), other: other.to_owned() };
+    }
     let needs = &[Need::Key, Need::Needed];
     let mut nearest: Option<Near> = None;
     for titles in seen {

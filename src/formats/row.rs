@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::settings::{DateOrder, GenericFormat};
 use crate::domain::entry::{Entry, EntryKind, IgnoredLine, Peek, RefusedRow, Status};
-use crate::domain::money::{AmountError, Currency, NumberStyle, format_minor, parse_minor};
+use crate::domain::money::{AmountError, Currency, DecimalMark, NumberStyle, format_minor, parse_minor};
 
 use super::mask::masked;
 use super::paypal_envelope::Tally;
@@ -80,6 +80,11 @@ impl<'a> Row<'a> {
     /// The cell's text, trimmed; empty when the file has no such column.
     pub(super) fn text(&self, column: usize) -> &'a str {
         self.slots[column].map_or("", |at| self.cell(at))
+    }
+
+    /// Whether the file has such a column.
+    pub(super) fn has(&self, column: usize) -> bool {
+        self.slots[column].is_some()
     }
 
     fn cell(&self, at: usize) -> &'a str {
@@ -176,7 +181,11 @@ impl<'a> Row<'a> {
 
     /// The same of a part of the column's text.
     pub(super) fn amount_of(&self, column: usize, text: &str, currency: Currency) -> Result<Option<i64>, Fault> {
-        match parse_minor(text, currency.exponent(), self.rules.number) {
+        let number = self.rules.number;
+        // French digits are grouped by a blank that does not break, in threes as other marks do.
+        let grouped = number.grouping && number.mark == Some(DecimalMark::Comma) && text.contains(BLANKS);
+        let text = if grouped { Cow::Owned(text.replace(BLANKS, ".")) } else { Cow::Borrowed(text) };
+        match parse_minor(&text, currency.exponent(), number) {
             Ok(minor) => Ok(Some(minor)),
             Err(AmountError::Empty) => Ok(None),
             Err(error) => Err(self.fault(column, format!("{error} (currency {currency})"))),
@@ -212,6 +221,9 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Blanks that do not break.
+const BLANKS: [char; 2] = ['\u{a0}', '\u{202f}'];
+
 /// `9.91E+15`: a number that a spreadsheet has rounded. Not `42E10111213`, which is a real id.
 fn is_spreadsheet_number(text: &str) -> bool {
     // Nearly no id has a plus: this runs for each id of each row.
@@ -241,6 +253,8 @@ pub(super) struct Emit<'o> {
     batches: BTreeMap<(String, Currency), i128>,
     /// Rows and sums of a report that is split over files, for its footers.
     pub(super) whole_report: Tally,
+    /// Rows of which the same remark holds: how many, and the line of the first.
+    remarks: BTreeMap<&'static str, (u64, u64)>,
     /// Remarks that only a whole scan can give.
     pub(super) late: Vec<String>,
 }
@@ -249,6 +263,7 @@ impl<'o> Emit<'o> {
     /// Sends rows to `on`.
     pub(super) fn new(on: &'o mut dyn FnMut(Item<'_>) -> ControlFlow<()>) -> Self {
         let whole_report = Tally::default();
+<<<<<<< HEAD
         Self { file: 0, on, asked: None, stopped: false, batches: BTreeMap::new(), whole_report, late: Vec::new() }
     }
 
@@ -264,6 +279,17 @@ impl<'o> Emit<'o> {
     /// it is not, and need not: the receiver looks again.
     pub(super) fn is_asked(&self, reference: Option<&str>, ids: [Option<&str>; 2]) -> bool {
         self.asked.is_none_or(|asked| asked(&Peek { reference, ids }))
+=======
+        Self {
+            file: 0,
+            on,
+            stopped: false,
+            batches: BTreeMap::new(),
+            whole_report,
+            remarks: BTreeMap::new(),
+            late: Vec::new(),
+        }
+>>>>>>> more-formats
     }
 
     /// Hands over an entry.
@@ -298,6 +324,11 @@ impl<'o> Emit<'o> {
         }
     }
 
+    /// Counts rows of which the same remark holds.
+    pub(super) fn remark(&mut self, what: &'static str, line: u64) {
+        self.remarks.entry(what).or_insert((0, line)).0 += 1;
+    }
+
     /// What the whole scan has shown.
     pub(super) fn finish(mut self) -> Vec<String> {
         for ((batch, currency), sum) in &self.batches {
@@ -307,6 +338,9 @@ impl<'o> Emit<'o> {
                     "batch {batch} does not add up to zero: {currency} {sum} is left; it is incomplete, or a part of one"
                 ));
             }
+        }
+        for (what, (rows, line)) in &self.remarks {
+            self.late.push(format!("{what}: {rows} row(s), the first on line {line}"));
         }
         self.late
     }

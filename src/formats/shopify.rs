@@ -11,7 +11,7 @@ use crate::domain::money::NumberStyle;
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, outward, word};
 use super::stripe_balance::check_net;
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const DATE: usize = 0;
@@ -40,8 +40,8 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(AMOUNT, &["amount"]),
         needed(FEE, &["fee"]),
         key(NET, &["net"]),
-        optional(PRESENTMENT, &["presentment amount"]),
-        optional(PRESENTMENT_CURRENCY, &["presentment currency"]),
+        useful(PRESENTMENT, &["presentment amount"]),
+        useful(PRESENTMENT_CURRENCY, &["presentment currency"]),
         needed(CURRENCY, &["currency"]),
     ],
     number: NumberStyle::POINT,

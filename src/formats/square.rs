@@ -11,7 +11,7 @@ use crate::domain::money::{Currency, DecimalMark, NumberStyle};
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
-use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const DATE: usize = 0;
@@ -37,7 +37,7 @@ pub(super) static LAYOUT: Layout = Layout {
     columns: &[
         needed(DATE, &["date"]),
         needed(TIME, &["time"]),
-        optional(ZONE, &["time zone", "timezone"]),
+        useful(ZONE, &["time zone", "timezone"]),
         key(COLLECTED, &["total collected"]),
         optional(FEES, &["fees"]),
         optional(NET, &["net total"]),
@@ -46,7 +46,7 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(EVENT, &["event type"]),
         key(PAN_SUFFIX, &["pan suffix"]),
         optional(STATUS, &["transaction status"]),
-        optional(ORDER_REFERENCE, &["order reference id"]),
+        useful(ORDER_REFERENCE, &["order reference id"]),
         optional(CUSTOMER_REFERENCE, &["customer reference id"]),
         // Never seen: a place for the stated currency to stand in for.
         optional(CURRENCY, &["currency"]),

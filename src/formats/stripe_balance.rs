@@ -8,7 +8,7 @@ use crate::domain::money::{Currency, NumberStyle};
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
-use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Extra, Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -33,16 +33,16 @@ pub(super) static LAYOUT: Layout = Layout {
     columns: &[
         key(ID, &["balance_transaction_id"]),
         needed(SOURCE, &["source_id"]),
-        optional(CHARGE, &["charge_id"]),
+        useful(CHARGE, &["charge_id"]),
         key(CATEGORY, &["reporting_category"]),
         needed(CURRENCY, &["currency"]),
         key(GROSS, &["gross"]),
         optional(FEE, &["fee"]),
         key(NET, &["net"]),
-        optional(CREATED_UTC, &["created_utc"]),
+        useful(CREATED_UTC, &["created_utc"]),
         optional(CREATED, &["created"]),
-        optional(CUSTOMER_AMOUNT, &["customer_facing_amount"]),
-        optional(CUSTOMER_CURRENCY, &["customer_facing_currency"]),
+        useful(CUSTOMER_AMOUNT, &["customer_facing_amount"]),
+        useful(CUSTOMER_CURRENCY, &["customer_facing_currency"]),
         optional(TRACE_STATUS, &["trace_id_status", "trace_id"]),
     ],
     // The report can be run with a decimal comma, and nothing in the file says so.

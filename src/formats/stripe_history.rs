@@ -9,7 +9,7 @@ use crate::domain::money::NumberStyle;
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
 use super::stripe_balance::{check_net, customer_side};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -39,8 +39,8 @@ pub(super) static LAYOUT: Layout = Layout {
         needed(CURRENCY, &["currency"]),
         key(CREATED, &["created (utc)"]),
         optional(AVAILABLE, &["available on (utc)"]),
-        optional(CUSTOMER_AMOUNT, &["customer facing amount"]),
-        optional(CUSTOMER_CURRENCY, &["customer facing currency"]),
+        useful(CUSTOMER_AMOUNT, &["customer facing amount"]),
+        useful(CUSTOMER_CURRENCY, &["customer facing currency"]),
     ],
     number: NumberStyle::POINT,
     reference: ReferenceOrder::Metadata { before: "", after: " (metadata)", then: &[] },

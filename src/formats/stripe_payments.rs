@@ -10,7 +10,7 @@ use crate::domain::money::NumberStyle;
 
 use super::Format;
 use super::row::{Emit, Fault, Row, flag, word};
-use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional};
+use super::titles::{Layout, PLAIN, ReferenceOrder, key, needed, optional, useful};
 use super::when;
 
 const ID: usize = 0;
@@ -39,10 +39,10 @@ pub(super) static LAYOUT: Layout = Layout {
         key(CAPTURED, &["captured"]),
         needed(STATUS, &["status"]),
         key(REFUNDED, &["amount refunded"]),
-        optional(REFUNDED_AT, &["refunded date (utc)"]),
-        optional(DISPUTED, &["disputed amount"]),
-        optional(DISPUTED_AT, &["dispute date (utc)"]),
-        optional(DISPUTE_STATUS, &["dispute status"]),
+        useful(REFUNDED_AT, &["refunded date (utc)"]),
+        useful(DISPUTED, &["disputed amount"]),
+        useful(DISPUTED_AT, &["dispute date (utc)"]),
+        useful(DISPUTE_STATUS, &["dispute status"]),
         optional(CLIENT_REFERENCE, &["client reference id"]),
     ],
     number: NumberStyle::POINT,

@@ -150,6 +150,8 @@ pub(super) enum Need {
     Key,
     /// Must be there, or the file is refused.
     Needed,
+    /// May be missing, at a price: something is then not compared, and the operator is told.
+    Useful,
     /// May be there.
     Optional,
 }
@@ -159,6 +161,9 @@ pub(super) const fn key(at: usize, titles: &'static [&'static str]) -> Column {
 }
 pub(super) const fn needed(at: usize, titles: &'static [&'static str]) -> Column {
     Column { at, need: Need::Needed, titles }
+}
+pub(super) const fn useful(at: usize, titles: &'static [&'static str]) -> Column {
+    Column { at, need: Need::Useful, titles }
 }
 pub(super) const fn optional(at: usize, titles: &'static [&'static str]) -> Column {
     Column { at, need: Need::Optional, titles }

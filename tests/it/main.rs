@@ -14,6 +14,7 @@ mod partitions;
 mod partitions_keys;
 mod partitions_waits;
 mod reconcile;
+mod sibling_providers;
 mod sibling_reports;
 mod store;
 mod store_charges;

@@ -3,19 +3,22 @@
 use std::ops::ControlFlow;
 
 use idem_jobs::config::Reading;
-use idem_jobs::formats::{Format, Item, OpenOptions, Report};
+use idem_jobs::formats::{Format, Item, OpenOptions, Report, ReportError};
 
 const STL: &str = include_str!("../../reports/provider/paypal-stl.csv");
 
 /// The format, and one line an entry: line, reference, provider id, kind, amount, currency, status, time.
 fn read(bytes: impl AsRef<[u8]>) -> (Format, Vec<String>) {
+    read_as(bytes, &Reading::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The same with what the operator states.
+pub(crate) fn read_as(bytes: impl AsRef<[u8]>, reading: &Reading) -> Result<(Format, Vec<String>), ReportError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("report");
     std::fs::write(&path, bytes).expect("a temporary file");
-    let reading = Reading::default();
     let report =
-        Report::open(&[path], &OpenOptions { provider: None, reading_for: &|_| reading.clone(), generic: &[] })
-            .unwrap_or_else(|e| panic!("{e}"));
+        Report::open(&[path], &OpenOptions { provider: None, reading_for: &|_| reading.clone(), generic: &[] })?;
     let mut lines = Vec::new();
     let read = report.read(&mut |item| {
         match item {
@@ -36,8 +39,9 @@ fn read(bytes: impl AsRef<[u8]>) -> (Format, Vec<String>) {
         }
         ControlFlow::Continue(())
     });
-    read.unwrap_or_else(|e| panic!("{e}"));
-    (report.format(), lines)
+    read?;
+    lines.extend(report.late_notes().iter().map(|note| format!("late: {note}")));
+    Ok((report.format(), lines))
 }
 
 #[test]
@@ -119,7 +123,8 @@ fn paypal_settlement_that_went_through_a_spreadsheet() {
         text + &line.replace('"', "") + &commas + "\n"
     });
     let (format, lines) = read(text);
-    assert_eq!((format, lines.len()), (Format::PaypalSettlement, 15));
+    assert_eq!((format, lines.len()), (Format::PaypalSettlement, 16));
+    assert!(lines[15].contains("it went through a spreadsheet"), "{}", lines[15]);
     // Two records fewer stand before the rows.
     assert_eq!(lines[0], "3 ord-80001 9DM00001XA000001U Charge Some(4999) USD Succeeded 2026-01-06 08:00:01");
 }
