@@ -141,7 +141,7 @@ pub fn detach_concurrently(parent: &TableName, child: &TableName) -> Step {
 pub fn finalize(parent: &TableName, child: &TableName) -> Step {
     alone(
         format!("finish the detach of {child}"),
-        Patience::Long,
+        Patience::Finish,
         Statement::new(
             format!("ALTER TABLE {} DETACH PARTITION {} FINALIZE", parent.quoted(), child.quoted()),
             "SHARE UPDATE EXCLUSIVE on the parent, ACCESS EXCLUSIVE on the child",

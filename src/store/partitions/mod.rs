@@ -41,6 +41,8 @@ pub enum Patience {
     Long,
     /// Nothing is held while it waits, and giving up leaves a half-done detach: the rest of the run's budget.
     Budget,
+    /// As [`Self::Long`] for all its waits together: old snapshots, one after the other.
+    Finish,
     /// Writers queue behind: 0.2 s a try, several tries.
     Ladder,
 }
@@ -50,6 +52,7 @@ impl Patience {
     pub fn words(self) -> &'static str {
         match self {
             Self::Long => "waits up to lock_timeout, nobody queues behind",
+            Self::Finish => "waits up to lock_timeout in all, nobody queues behind",
             Self::Budget => "waits up to the rest of wait_budget, nobody queues behind",
             Self::Ladder => "tries of 0.2 s, since writers queue behind",
         }

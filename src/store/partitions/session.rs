@@ -108,7 +108,8 @@ pub struct PartitionSession {
     pid: i32,
     server_version: i32,
     lock_timeout: Duration,
-    ends: Instant,
+    /// What is left of `wait_budget`.
+    left: Duration,
 }
 
 impl Store {
@@ -137,8 +138,8 @@ impl PartitionSession {
         settings: &PartitionSettings,
     ) -> Result<Self, StoreError> {
         let (pool, lock_timeout) = (store.pool.clone(), settings.lock_timeout);
-        let ends = Instant::now() + settings.wait_budget;
-        let mut session = Self { lock, unlocked, pool, pid: 0, server_version: 0, lock_timeout, ends };
+        let left = settings.wait_budget;
+        let mut session = Self { lock, unlocked, pool, pid: 0, server_version: 0, lock_timeout, left };
         let failed = |error: sqlx::Error| StoreError::query("preparing the session", &error);
         let connection = session.connection();
         sqlx::raw_sql(SETTINGS).execute(&mut *connection).await.map_err(failed)?;
@@ -262,20 +263,16 @@ impl PartitionSession {
     /// Does a step, as patiently as it says.
     pub async fn run(&mut self, step: &Step) -> Result<(), StepError> {
         let deferred = |reason: String, blockers| StepError::Deferred { what: step.what.clone(), reason, blockers };
-        let left = self.ends.saturating_duration_since(Instant::now());
         let (lock_timeout, statement_timeout, tries) = match step.patience {
             Patience::Long => (self.lock_timeout, self.lock_timeout + WORK_MAX, 1),
+            Patience::Finish => (self.lock_timeout, self.lock_timeout.min(self.left.max(BUDGET_MIN)), 1),
             Patience::Ladder => (LADDER_LOCK_TIMEOUT, WORK_MAX, LADDER_TRIES_MAX),
-            Patience::Budget if left < BUDGET_MIN => {
+            Patience::Budget if self.left < BUDGET_MIN => {
                 return Err(deferred("the run's wait_budget is used up".to_owned(), Vec::new()));
             }
             // A bound on each single wait would leave the detach pending for nothing.
-            Patience::Budget => (Duration::ZERO, left, 1),
+            Patience::Budget => (Duration::ZERO, self.left, 1),
         };
-        // FINALIZE waits for each old snapshot in turn, so one wait is no bound for all of them.
-        let alone_and_long = !step.transaction && step.patience == Patience::Long;
-        let statement_timeout =
-            if alone_and_long { self.lock_timeout.min(left.max(BUDGET_MIN)) } else { statement_timeout };
         let settings = format!(
             "SET lock_timeout = {}; SET statement_timeout = {}",
             lock_timeout.as_millis(),
@@ -283,11 +280,15 @@ impl PartitionSession {
         );
         let mut attempt = 1;
         loop {
+            let begun = Instant::now();
             sqlx::raw_sql(AssertSqlSafe(settings.clone()))
                 .execute(self.connection())
                 .await
                 .map_err(|error| StoreError::query(step.what.clone(), &error))?;
             let (done, blockers) = self.watched(step).await;
+            if step.patience != Patience::Long {
+                self.left = self.left.saturating_sub(begun.elapsed());
+            }
             let error = match done {
                 Ok(()) => return Ok(()),
                 Err(StepError::Store(error)) => error,
@@ -300,7 +301,7 @@ impl PartitionSession {
                 Some("40P01") => "a deadlock".to_owned(),
                 _ => return Err(error.into()),
             };
-            if attempt >= tries || Instant::now() >= self.ends {
+            if attempt >= tries || self.left.is_zero() {
                 let reason = if tries > 1 { format!("{waited}, {attempt} tries") } else { waited };
                 return Err(deferred(reason, blockers));
             }
