@@ -263,8 +263,16 @@ impl<'o> Emit<'o> {
     /// Sends rows to `on`.
     pub(super) fn new(on: &'o mut dyn FnMut(Item<'_>) -> ControlFlow<()>) -> Self {
         let whole_report = Tally::default();
-<<<<<<< HEAD
-        Self { file: 0, on, asked: None, stopped: false, batches: BTreeMap::new(), whole_report, late: Vec::new() }
+        Self {
+            file: 0,
+            on,
+            asked: None,
+            stopped: false,
+            batches: BTreeMap::new(),
+            whole_report,
+            remarks: BTreeMap::new(),
+            late: Vec::new(),
+        }
     }
 
     /// The same, where only some rows are asked for.
@@ -279,17 +287,6 @@ impl<'o> Emit<'o> {
     /// it is not, and need not: the receiver looks again.
     pub(super) fn is_asked(&self, reference: Option<&str>, ids: [Option<&str>; 2]) -> bool {
         self.asked.is_none_or(|asked| asked(&Peek { reference, ids }))
-=======
-        Self {
-            file: 0,
-            on,
-            stopped: false,
-            batches: BTreeMap::new(),
-            whole_report,
-            remarks: BTreeMap::new(),
-            late: Vec::new(),
-        }
->>>>>>> more-formats
     }
 
     /// Hands over an entry.
