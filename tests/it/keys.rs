@@ -523,8 +523,8 @@ async fn the_provider_key_is_derived_from_account_key_and_step_alone() {
             hash.update(part);
         }
         hash.update(step);
-        let hex: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(found, format!("ik1_{hex}"));
+        let bytes: [u8; 16] = hash.finalize()[..16].try_into().unwrap();
+        assert_eq!(found, format!("ik1_{:032x}", u128::from_be_bytes(bytes)));
         assert_eq!(found.len(), 36);
         assert!(seen.insert(found));
     }

@@ -78,8 +78,8 @@ async fn a_key_older_than_the_window_is_stale_and_one_of_the_future_is_refused()
 
     client.at(bed.noon).await;
     assert_eq!(client.claim(&key(bed.noon + TimeDelta::minutes(5))).await.outcome, "claimed");
-    let (message, state) = client.refused(&key(bed.noon + TimeDelta::seconds(301)), ENDPOINT, &HASH, "1 hour").await;
-    assert_eq!((message.as_str(), state.as_str()), ("the UUIDv7 key was made 00:05:01 in the future", "22023"));
+    let refusal = client.refused(&key(bed.noon + TimeDelta::seconds(301)), ENDPOINT, &HASH, "1 hour").await;
+    assert_eq!((refusal.0.as_str(), refusal.1.as_str()), ("the UUIDv7 key was made 00:05:01 in the future", "22023"));
 }
 
 #[tokio::test]

@@ -252,7 +252,7 @@ async fn types_that_would_have_to_be_guessed_at_are_refused() {
         ("5 AS amount_minor, now()::timestamp AS created_at", "column created_at is of type TIMESTAMP"),
         ("5 AS amount_minor, current_date AS created_at", "column created_at is of type DATE"),
         ("5 AS amount_minor, now() AS created_at, 'd' AS charge_id", "column reference \"charge_id\" is ambiguous"),
-        ("5 AS amount_minor", "the source has no column for created_at, which is needed"),
+        ("5 AS amount_minor", "the source has no column created_at, which is needed"),
     ] {
         let query = format!("SELECT 'c' AS charge_id, 'USD' AS currency, 'failed' AS status, {select}");
         let error = stream(&database, &source(LocalFrom::Query(query)), "").await.unwrap_err();
