@@ -183,17 +183,14 @@ CREATE TABLE idem.settings (
     client_retry_window   interval NOT NULL DEFAULT interval '24 hours' CHECK (client_retry_window > interval '0'),
     -- This part of a provider's key window counts as over: clocks differ, and calls take time.
     window_margin_percent integer  NOT NULL DEFAULT 10 CHECK (window_margin_percent BETWEEN 0 AND 90),
+    -- Endpoints whose keys are UUIDv7 and carry their home day: {"POST /v1/payments": "2026-11-30T12:00:00Z"}. Only keys
+    -- stamped at or after that instant go that way, so that a key which was claimed before the switch is still found.
+    -- An endpoint's instant is written once, at least five minutes ahead (the clock error that we forgive).
+    uuidv7_since          jsonb    NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(uuidv7_since) = 'object'),
     updated_at            timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 INSERT INTO idem.settings DEFAULT VALUES;
-
--- Endpoints whose keys are UUIDv7 and carry their home day. Only keys stamped at or after `since` go that way, so that
--- a key which was claimed before the switch is still found; the five minutes are the clock error that we forgive.
-CREATE TABLE idem.uuidv7_endpoints (
-    endpoint text        PRIMARY KEY CHECK (endpoint <> ''),
-    since    timestamptz NOT NULL DEFAULT clock_timestamp() + interval '5 minutes'
-);
 
 -- Answers other than a claim, by day and endpoint. Each claimer takes a row that nobody else has, or adds one: no claim
 -- waits for another. The sum over the rows is the figure.

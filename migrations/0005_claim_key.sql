@@ -74,19 +74,14 @@ $$;
 -- An interval in seconds only: '1 day' added to an instant may be 23 or 25 hours, by the session's time zone.
 CREATE FUNCTION idem.in_seconds(span interval) RETURNS interval
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
-$$ SELECT make_interval(secs => extract(epoch FROM span)::double precision) $$;
+$$ SELECT make_interval(secs => date_part('epoch', span)) $$;
 
 -- When a UUIDv7 was made, by its first 48 bits; NULL for any other text.
 CREATE FUNCTION idem.uuidv7_stamp(key text) RETURNS timestamptz
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-    SET search_path = pg_catalog, pg_temp AS
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$
-BEGIN
-    IF key !~* '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' THEN
-        RETURN NULL;
-    END IF;
-    RETURN to_timestamp(('x0000' || substr(key, 1, 8) || substr(key, 10, 4))::bit(64)::bigint / 1000.0);
-END
+    SELECT CASE WHEN key ~* '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'
+                THEN to_timestamp(('x0000' || substr(key, 1, 8) || substr(key, 10, 4))::bit(64)::bigint / 1000.0) END
 $$;
 
 -- Counts an answer in a row that no other transaction holds, so that nobody waits for a count.
@@ -249,17 +244,22 @@ CREATE FUNCTION idem.claim_key(
 $$
 DECLARE
     clock_error CONSTANT interval := interval '5 minutes';
-    answer      idem.claim;
-    at          timestamptz;
-    today       date;
-    retention   interval;
+    answer    idem.claim;
+    locked    text;
+    at        timestamptz;
+    retention interval;
+    since     timestamptz;
     -- The fast path: when the key was made. NULL on the other path.
-    stamp       timestamptz;
-    home_day    date;
-    is_stale    boolean := false;
-    found_day   date;
-    is_held     boolean;
-    inserted    bigint;
+    stamp     timestamptz;
+    is_stale  boolean := false;
+    home_day  date;
+    -- Where else a row of this key may be.
+    first_day date := '-infinity';
+    last_day  date;
+    found_day date;
+    is_held   boolean;
+    token     uuid;
+    until     timestamptz;
 BEGIN
     IF account IS NULL OR key IS NULL OR endpoint IS NULL OR request_hash IS NULL OR ttl IS NULL OR lease IS NULL THEN
         RAISE EXCEPTION 'account, key, endpoint, request_hash, ttl and lease must not be NULL'
@@ -277,11 +277,20 @@ BEGIN
         RAISE EXCEPTION 'a lease of % is not between 1 second and 1 hour', lease
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    SELECT s.retention, (s.uuidv7_since ->> claim_key.endpoint)::timestamptz INTO STRICT retention, since
+      FROM idem.settings s;
+    IF ttl <= interval '0' OR ttl > retention THEN
+        RAISE EXCEPTION 'a ttl of % is not between 0 and the retention of %', ttl, retention
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'The retention of idem.idempotency_keys stands in jobs.toml.';
+    END IF;
 
     -- Which path is a pure function of endpoint and key: two claims of one key never take different ones.
-    IF octet_length(key) = 36 AND substr(key, 15, 1) = '7' THEN
-        SELECT idem.uuidv7_stamp(claim_key.key) INTO stamp FROM idem.uuidv7_endpoints f
-         WHERE f.endpoint = claim_key.endpoint AND f.since <= idem.uuidv7_stamp(claim_key.key);
+    IF since IS NOT NULL THEN
+        stamp := idem.uuidv7_stamp(key);
+        IF stamp < since THEN
+            stamp := NULL;
+        END IF;
     END IF;
     IF stamp IS NULL THEN
         IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -292,85 +301,72 @@ BEGIN
                       HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED.';
         END IF;
         -- Its own statement: those after it see what the previous holder of the lock has committed.
-        PERFORM pg_advisory_xact_lock(hashtextextended(claim_key.key, hashtextextended(claim_key.account, 1)));
+        locked := pg_advisory_xact_lock(hashtextextended(claim_key.key, hashtextextended(claim_key.account, 1)));
     END IF;
     -- Read after the lock: who waited across midnight is in the new day.
     at := clock_timestamp();
-    today := (at AT TIME ZONE 'UTC')::date;
-
-    SELECT s.retention INTO STRICT retention FROM idem.settings s;
-    IF ttl <= interval '0' OR ttl > retention THEN
-        RAISE EXCEPTION 'a ttl of % is not between 0 and the retention of %', ttl, retention
-            USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'The retention of idem.idempotency_keys stands in jobs.toml.';
-    END IF;
-    IF stamp IS NOT NULL THEN
+    IF stamp IS NULL THEN
+        home_day := (at AT TIME ZONE 'UTC')::date;
+        last_day := home_day - 1;
+        IF ((at + clock_error) AT TIME ZONE 'UTC')::date > home_day THEN
+            -- Shortly before midnight tomorrow counts: another server may have been ahead of this one's clock.
+            last_day := home_day + 1;
+        END IF;
+    ELSE
         IF stamp > at + clock_error THEN
             RAISE EXCEPTION 'the UUIDv7 key was made % in the future', stamp - at
                 USING ERRCODE = 'invalid_parameter_value',
                       HINT = 'Synchronise the clock of the machine that makes the keys.';
         END IF;
         home_day := (stamp AT TIME ZONE 'UTC')::date;
+        first_day := home_day;
+        last_day := home_day;
         -- An hour before the day may be removed: no claim takes so long from here to its insert.
         is_stale := (home_day + 1)::timestamp AT TIME ZONE 'UTC' + idem.in_seconds(retention) <= at + interval '1 hour';
     END IF;
 
     -- A row that vanishes between two looks was removed by its owner's leave; three times in a row it is a fault.
     FOR attempt IN 1..3 LOOP
+        -- The home day itself is looked at by the INSERT; a stale key inserts nothing.
         found_day := NULL;
-        IF stamp IS NULL THEN
-            -- Tomorrow counts shortly before midnight: another server may have been ahead of this one's clock.
+        IF stamp IS NULL OR is_stale THEN
             SELECT f.day, f.is_held INTO found_day, is_held
               FROM (SELECT k.day, false AS is_held FROM idem.idempotency_keys k
                      WHERE k.account_id = claim_key.account AND k.key = claim_key.key
-                       AND k.day <= ((at + clock_error) AT TIME ZONE 'UTC')::date
+                       AND k.day BETWEEN first_day AND last_day
                     UNION ALL
                     SELECT h.day, true FROM idem.held_keys h
                      WHERE h.account_id = claim_key.account AND h.key = claim_key.key) f;
-            home_day := today;
-        ELSIF is_stale THEN
-            SELECT f.day, f.is_held INTO found_day, is_held
-              FROM (SELECT k.day, false AS is_held FROM idem.idempotency_keys k
-                     WHERE k.account_id = claim_key.account AND k.key = claim_key.key AND k.day = home_day
-                    UNION ALL
-                    SELECT h.day, true FROM idem.held_keys h
-                     WHERE h.account_id = claim_key.account AND h.key = claim_key.key) f;
-            IF found_day IS NULL THEN
-                answer.outcome := 'stale';
-                RETURN answer;
-            END IF;
+        END IF;
+        IF found_day IS NULL AND is_stale THEN
+            answer.outcome := 'stale';
+            RETURN answer;
         END IF;
         IF found_day IS NULL THEN
-            answer.outcome := 'claimed';
-            answer.lease_id := idem.new_lease(home_day);
-            answer.lease_epoch := 1;
-            answer.locked_until := at + idem.in_seconds(lease);
-            answer.recovery_point := 'started';
-            answer.created_at := at;
+            token := idem.new_lease(home_day);
+            until := at + idem.in_seconds(lease);
             INSERT INTO idem.idempotency_keys AS k
                    (day, account_id, key, endpoint, request_hash, request_method, request_path, request_headers,
                     request_body, lease_id, lease_owner, locked_until, lease_epoch, next_attempt_at, ttl, created_at)
             VALUES (home_day, claim_key.account, claim_key.key, claim_key.endpoint, claim_key.request_hash,
-                    claim_key.method, claim_key.path, claim_key.headers, claim_key.body, answer.lease_id,
-                    claim_key.owner, answer.locked_until, 1, answer.locked_until, idem.in_seconds(claim_key.ttl), at)
+                    claim_key.method, claim_key.path, claim_key.headers, claim_key.body, token,
+                    claim_key.owner, until, 1, until, idem.in_seconds(claim_key.ttl), at)
             ON CONFLICT DO NOTHING;
-            GET DIAGNOSTICS inserted = ROW_COUNT;
-            IF inserted = 1 THEN
-                IF stamp IS NULL THEN
-                    RETURN answer;
-                END IF;
-                -- Without the lock the key may have moved among the held ones just now; there it counts.
-                SELECT h.day INTO found_day FROM idem.held_keys h
-                 WHERE h.account_id = claim_key.account AND h.key = claim_key.key;
-                IF NOT FOUND THEN
-                    RETURN answer;
-                END IF;
-                DELETE FROM idem.idempotency_keys k
-                 WHERE k.account_id = claim_key.account AND k.key = claim_key.key AND k.day = home_day;
-                is_held := true;
-            ELSE
+            IF NOT FOUND THEN
                 found_day := home_day;
                 is_held := false;
+            ELSIF stamp IS NOT NULL THEN
+                -- Without the lock the key may have moved among the held ones just now; there it counts.
+                SELECT h.day, true INTO found_day, is_held FROM idem.held_keys h
+                 WHERE h.account_id = claim_key.account AND h.key = claim_key.key;
+                IF FOUND THEN
+                    DELETE FROM idem.idempotency_keys k
+                     WHERE k.account_id = claim_key.account AND k.key = claim_key.key AND k.day = home_day;
+                END IF;
+            END IF;
+            IF found_day IS NULL THEN
+                RETURN ('claimed', token, 1, until, NULL, 'started', NULL, NULL, NULL, at,
+                        NULL, NULL, NULL, NULL, NULL)::idem.claim;
             END IF;
         END IF;
         answer := idem.answer_claim(account, key, found_day, is_held, endpoint, request_hash, idem.in_seconds(lease),

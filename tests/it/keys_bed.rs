@@ -14,7 +14,7 @@ pub(crate) const ENDPOINT: &str = "POST /v1/payments";
 pub(crate) const HASH: [u8; 32] = [7; 32];
 
 /// The advisory lock of the claim, as it stands in the function.
-pub(crate) const LOCK: &str = "PERFORM pg_advisory_xact_lock(";
+pub(crate) const LOCK: &str = "pg_advisory_xact_lock(";
 
 /// A migrated database, with a clock for each session.
 pub(crate) struct KeysBed {

@@ -8,7 +8,7 @@ use crate::keys_bed::{Client, ENDPOINT, HASH, KeysBed};
 /// A bed where the endpoint's keys are UUIDv7 since ever.
 async fn bed() -> KeysBed {
     let bed = KeysBed::new().await;
-    let on = format!("INSERT INTO idem.uuidv7_endpoints VALUES ('{ENDPOINT}', '-infinity')");
+    let on = format!("UPDATE idem.settings SET uuidv7_since = '{{\"{ENDPOINT}\": \"-infinity\"}}'");
     bed.database.sql(&on).await.unwrap();
     bed
 }
@@ -128,7 +128,8 @@ async fn an_expired_key_is_used_anew_in_its_home_day() {
 async fn keys_made_before_the_switch_and_other_keys_take_the_other_path() {
     let bed = KeysBed::new().await;
     let mut client = bed.client().await;
-    let on = format!("INSERT INTO idem.uuidv7_endpoints VALUES ('{ENDPOINT}', '{}')", bed.midnight().to_rfc3339());
+    let on =
+        format!("UPDATE idem.settings SET uuidv7_since = '{{\"{ENDPOINT}\": \"{}\"}}'", bed.midnight().to_rfc3339());
     bed.database.sql(&on).await.unwrap();
     client.at(bed.midnight() + TimeDelta::hours(1)).await;
     let tomorrow = bed.midnight().date_naive();
