@@ -118,6 +118,15 @@ VARIANTS = {
 }
 
 
+def title(pid):
+    """What a process says it does; empty when it has ended and nobody has noticed yet."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except FileNotFoundError:
+        return "buried"
+
+
 class Server:
     def __init__(self, binaries, folder):
         self.binaries, self.folder = binaries, folder
@@ -151,6 +160,17 @@ class Server:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
+    def wait_for_clients(self):
+        """Until the last backend has been buried by its parent: its CPU counts from then on."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with open(f"/proc/{self.pid}/task/{self.pid}/children") as file:
+                titles = [title(child) for child in file.read().split()]
+            if not any(name == "" or "[local]" in name for name in titles):
+                return
+            time.sleep(0.02)
+        sys.exit("the backends of the last measurement do not end")
+
     def stop(self):
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "stop")
 
@@ -162,11 +182,7 @@ def measured(server, script, seconds):
     before = server.children_cpu_s()
     server.run("pgbench", "-n", "-h", server.folder, "-U", "postgres", "-M", "prepared", "-c", str(CLIENTS), "-j", "2",
                "-T", str(seconds), "-l", "-f", script, "postgres")
-    # The backends end a moment after their clients; no client is left when the count is one, ours.
-    for _ in range(100):
-        if server.sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'").strip() == "1":
-            break
-        time.sleep(0.05)
+    server.wait_for_clients()
     cpu = server.children_cpu_s() - before
     latencies = []
     for log in glob.glob(f"{server.folder}/pgbench_log*"):

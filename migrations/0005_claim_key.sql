@@ -253,7 +253,7 @@ DECLARE
     stamp     timestamptz;
     is_stale  boolean := false;
     home_day  date;
-    -- Where else a row of this key may be.
+    -- Where a row of this key may be.
     first_day date := '-infinity';
     last_day  date;
     found_day date;
@@ -307,11 +307,8 @@ BEGIN
     at := clock_timestamp();
     IF stamp IS NULL THEN
         home_day := (at AT TIME ZONE 'UTC')::date;
-        last_day := home_day - 1;
-        IF ((at + clock_error) AT TIME ZONE 'UTC')::date > home_day THEN
-            -- Shortly before midnight tomorrow counts: another server may have been ahead of this one's clock.
-            last_day := home_day + 1;
-        END IF;
+        -- Shortly before midnight tomorrow counts: another server may have been ahead of this one's clock.
+        last_day := ((at + clock_error) AT TIME ZONE 'UTC')::date;
     ELSE
         IF stamp > at + clock_error THEN
             RAISE EXCEPTION 'the UUIDv7 key was made % in the future', stamp - at
@@ -327,7 +324,6 @@ BEGIN
 
     -- A row that vanishes between two looks was removed by its owner's leave; three times in a row it is a fault.
     FOR attempt IN 1..3 LOOP
-        -- The home day itself is looked at by the INSERT; a stale key inserts nothing.
         found_day := NULL;
         IF stamp IS NULL OR is_stale THEN
             SELECT f.day, f.is_held INTO found_day, is_held

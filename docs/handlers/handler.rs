@@ -83,7 +83,10 @@ impl From<Failure> for Reply {
     /// Fails closed: whatever went wrong, nothing was done without a claim.
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Body(_) => Reply::new(400, r#"{"code":"malformed_body"}"#),
+            Failure::Body(error) => Reply::new(
+                400,
+                serde_json::json!({ "code": "malformed_body", "message": error.to_string() }).to_string(),
+            ),
             Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("22023") => {
                 Reply::new(400, serde_json::json!({ "code": "bad_key", "message": error.message() }).to_string())
             }

@@ -18,8 +18,7 @@ fn key(made: DateTime<Utc>) -> String {
     Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, made.timestamp_subsec_nanos())).to_string()
 }
 
-async fn day_of(bed: &KeysBed, client: &mut Client, key: &str) -> NaiveDate {
-    let _ = bed;
+async fn day_of(client: &mut Client, key: &str) -> NaiveDate {
     sqlx::query_scalar("SELECT day FROM idem.idempotency_keys WHERE key = $1")
         .bind(key)
         .fetch_one(&mut client.session)
@@ -35,7 +34,7 @@ async fn a_key_lives_in_the_day_it_was_made_whatever_the_claims_clock_says() {
     client.at(bed.midnight() + TimeDelta::hours(1)).await;
     let claim = client.claim(&key).await;
     assert_eq!(claim.outcome, "claimed");
-    assert_eq!(day_of(&bed, &mut client, &key).await, bed.noon.date_naive());
+    assert_eq!(day_of(&mut client, &key).await, bed.noon.date_naive());
     assert!(client.complete(&key, claim.token()).await);
     client.at(bed.midnight() + TimeDelta::days(1)).await;
     assert_eq!(client.claim(&key).await.outcome, "replay");
@@ -72,8 +71,8 @@ async fn a_key_older_than_the_window_is_stale_and_one_of_the_future_is_refused()
     client.at(stale_from - TimeDelta::seconds(1)).await;
     assert_eq!(client.claim(&key_of_today).await.outcome, "claimed");
     client.at(stale_from).await;
-    let stale = client.claim(&key(bed.noon)).await;
-    assert_eq!((stale.outcome.as_str(), stale.lease), ("stale", None));
+    let refused = client.claim(&key(bed.noon)).await;
+    assert_eq!((refused.outcome.as_str(), refused.lease), ("stale", None));
     assert_eq!(client.claim(&key_of_today).await.outcome, "in_progress", "what is there is answered");
 
     client.at(bed.noon).await;
@@ -120,7 +119,7 @@ async fn an_expired_key_is_used_anew_in_its_home_day() {
     client.at(bed.midnight() + TimeDelta::hours(1)).await;
     let anew = client.claim_for(&key, "4 hours").await;
     assert_eq!((anew.outcome.as_str(), anew.epoch), ("claimed", Some(1)));
-    assert_eq!(day_of(&bed, &mut client, &key).await, bed.noon.date_naive());
+    assert_eq!(day_of(&mut client, &key).await, bed.noon.date_naive());
     assert_eq!(bed.rows(&key).await, 1);
 }
 
@@ -138,7 +137,7 @@ async fn keys_made_before_the_switch_and_other_keys_take_the_other_path() {
         [old.as_str(), "order-1", "8e03978e-40d5-43dd-bc93-6894a57f9324", "8e03978e-40d5-73dd-cc93-6894a57f9324"]
     {
         assert_eq!(client.claim(other).await.outcome, "claimed");
-        assert_eq!(day_of(&bed, &mut client, other).await, tomorrow, "{other}: by the claim's clock");
+        assert_eq!(day_of(&mut client, other).await, tomorrow, "{other}: by the claim's clock");
     }
     client.sql("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     let (message, _) = client.refused(&old, ENDPOINT, &HASH, "1 hour").await;
